@@ -1,0 +1,15 @@
+"""Evaluate a skill from a checkout; the same as ``skillopt eval``, with the package installed or not."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+if find_spec("skillopt") is None:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from skillopt.cli.eval_only import main
+
+if __name__ == "__main__":
+    sys.exit(main())

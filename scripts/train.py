@@ -1,0 +1,15 @@
+"""Train a skill from a checkout; the same as ``skillopt train``, with the package installed or not."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+if find_spec("skillopt") is None:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from skillopt.cli.train import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""How a training run ended, in words: what is printed where, and the exit status."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skillopt.cli.console import number, summary_lines
+from skillopt.cli.edge import status_of_stop
+
+_WHOLE = ("completed", "patience", "ceiling")
+
+
+@dataclass(frozen=True)
+class Closing:
+    """The last lines of a command: those for the standard output, those for the standard error, the exit status."""
+
+    out: tuple[str, ...]
+    err: tuple[str, ...]
+    status: int
+
+
+def closing(summary: Mapping[str, Any], root: str, reason: str, detail: str) -> Closing:
+    """The closing of a training run in ``root`` whose ``stop_reason`` is ``reason``."""
+    if reason in _WHOLE:
+        said = f"stopped early ({reason}): {detail}" if reason != "completed" else f"{detail}: nothing was sent"
+        return Closing((*([said] if detail else []), *summary_lines(summary, root)), (), 0)
+    status = status_of_stop(reason)
+    lines = (*stopped_lines(summary, root), f"Output saved to: {root}")
+    last = (f"go on with: {how_to_go_on(root, detail)}", f"stopped ({reason}): {detail}")
+    return Closing((*lines, *last), (), status) if status == 0 else Closing(lines, last, status)
+
+
+def stopped_lines(summary: Mapping[str, Any], root: str) -> list[str]:
+    """How far a run came that has more to do."""
+    total = summary["token_summary"]["_total"]
+    return [
+        f"steps={summary['total_steps']} accept={summary['total_accepts']} reject={summary['total_rejects']} "
+        f"skip={summary['total_skips']}  wall={summary['total_wall_time_s']:.1f}s",
+        f"total tokens: {total['total_tokens']:,} in {total['calls']:,} calls",
+        best_line(summary["best_selection_hard"], summary["best_step"], os.path.join(root, "best_skill.md")),
+    ]
+
+
+def best_line(score: float | None, step: int | None, path: str) -> str:
+    """The best skill so far; ``score`` is None before the first skill was measured."""
+    if score is None:
+        return "best so far: the first skill, not measured yet"
+    return f"best so far: {number(score)} (step {step}) {path}"
+
+
+def how_to_go_on(root: str, detail: str = "") -> str:
+    """The command that goes on with a run; with a budget twice as large where ``detail`` says that it was spent."""
+    cap = re.match(r"(budget\.\w+)=([\d.]+(?:e\+?\d+)?)", detail)
+    if cap is None:
+        return command("resume", root)
+    larger = f"{2 * float(cap[2]):.0f}" if float(cap[2]) > 0 else "null"
+    return command("resume", root, f"{cap[1]}={larger}")
+
+
+def command(*words: str) -> str:
+    """A ``skillopt`` command that can be pasted into this shell."""
+    start = ["skillopt"] if shutil.which("skillopt") else [sys.executable, "-m", "skillopt"]
+    return subprocess.list2cmdline([*start, *words]) if os.name == "nt" else shlex.join([*start, *words])

@@ -1,0 +1,77 @@
+"""``skillopt eval``: one skill on one split."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from skillopt.cli.console import number
+from skillopt.cli.edge import INTERRUPTED, Shell, guarded, status_of_stop
+from skillopt.cli.listen import listening
+from skillopt.cli.options import add_plain, make_parser, new_folder, read_configuration, with_out_root
+from skillopt.cli.runfolder import config_of_run, run_of_skill
+from skillopt.config import BudgetConfig, Config, ConfigError
+from skillopt.config.flags import add_flags, canonical_split, parse_args
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Evaluates a skill and returns the exit status."""
+    return guarded(lambda shell: _evaluate(shell, argv))
+
+
+def _evaluate(shell: Shell, argv: Sequence[str] | None) -> int:
+    parser = make_parser("skillopt eval", "Scores a skill on a split. Answers that out_root holds are not asked again.")
+    add_flags(parser, "eval")
+    add_plain(parser)
+    args = parse_args(parser, argv)
+    base = None if args.config else _config_of_skill(args.skill)
+    config, environ = read_configuration(shell, args, args.config, base=base)
+    folder = new_folder("eval", config.env.name, config.model.target, time.localtime())
+    return run_evaluation(shell, args, with_out_root(config, folder), environ)
+
+
+def _config_of_skill(skill: str) -> Config:
+    """The configuration of the run that a skill lies in, without what belongs to that run alone."""
+    root = run_of_skill(Path(skill))
+    if root is None:
+        raise ConfigError(f"--skill {skill} does not lie in a run folder: say with --config FILE how to evaluate it")
+    config = config_of_run(root)
+    env = config.env.model_copy(update={"out_root": ""})
+    return config.model_copy(update={"env": env, "budget": BudgetConfig()})
+
+
+def run_evaluation(shell: Shell, args: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> int:
+    """Evaluates in the run folder of ``config``; prints the line that scripts read."""
+    from skillopt.engine.evaluation import evaluate_skill
+    from skillopt.engine.prepare import prepare_evaluation, read_skill
+    from skillopt.models.errors import StopRequested
+
+    split = canonical_split(args.split)
+    prepared = prepare_evaluation(config, environ, read_skill(args.skill, "--skill"), split)
+    if args.dry_run:
+        calls = 1 + sum(len(items) for items in prepared.items.values())
+        shell.say(f"target model: {prepared.roles['target'].spec.model}")
+        shell.say(f"target: {calls} calls")
+        shell.say("dry run: nothing was sent")
+        return 0
+    saved = f"the answers so far are in {config.env.out_root}: the same command with that --out_root goes on"
+    try:
+        with listening(shell, plain=args.plain) as listener:
+            work = evaluate_skill(prepared, split, args.skill, environ, shell.redactor, [listener])
+            result = asyncio.run(work)
+    except StopRequested as stop:
+        shell.complain(saved)
+        shell.complain(f"stopped ({stop.reason}): {stop.detail}")
+        return status_of_stop(stop.reason)
+    except KeyboardInterrupt:
+        shell.complain(saved)
+        shell.complain("interrupted")
+        return INTERRUPTED
+    if result.errors:
+        shell.say(f"not measured: {result.errors} items; results.jsonl says why, the same command asks them again")
+    shell.say(f"Results: hard={number(result.hard)}  soft={number(result.soft)}  (n={result.n})")
+    shell.say(f"Saved to: {result.root}")
+    return 0

@@ -1,0 +1,48 @@
+"""The ``skillopt`` command: which command is meant. Each one is imported on use, so that help costs nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from skillopt.version import __version__
+
+COMMANDS = {
+    "train": ("skillopt.cli.train", "train a skill"),
+    "eval": ("skillopt.cli.eval_only", "score a skill on a split"),
+    "resume": ("skillopt.cli.resume", "go on with a training run"),
+    "status": ("skillopt.cli.status", "say how far a run is; safe while it is going on"),
+    "demo": ("skillopt.cli.demo", "train a small skill on a model that runs on this machine"),
+    "models": ("skillopt.cli.models", "pull, list or remove models that run on this machine"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0] in COMMANDS:
+        module, _ = COMMANDS[words[0]]
+        status: int = import_module(module).main(words[1:])
+        return status
+    try:
+        _parser().parse_args(words or ["--help"])
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    lines = "\n".join(f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="skillopt",
+        usage="%(prog)s COMMAND [options]",
+        description="Trains the skill document of a frozen language model.",
+        epilog=f"commands:\n{lines}\n\nskillopt COMMAND --help tells the options of a command.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"skillopt {__version__}")
+    parser.add_argument("command", metavar="COMMAND", choices=tuple(COMMANDS), help=argparse.SUPPRESS)
+    return parser

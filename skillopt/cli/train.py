@@ -1,0 +1,82 @@
+"""``skillopt train``, and the part of it that every command that trains shares."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from skillopt.cli.edge import INTERRUPTED, Shell, guarded
+from skillopt.cli.endings import closing, how_to_go_on
+from skillopt.cli.listen import listening
+from skillopt.cli.options import add_plain, make_parser, new_folder, read_configuration, with_out_root
+from skillopt.config import Config
+from skillopt.config.flags import add_flags, parse_args
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Trains a skill and returns the exit status."""
+    return guarded(lambda shell: _train(shell, argv))
+
+
+def _train(shell: Shell, argv: Sequence[str] | None) -> int:
+    parser = make_parser("skillopt train", "Trains a skill. The same command again resumes; see skillopt resume too.")
+    add_flags(parser, "train")
+    add_plain(parser)
+    args = parse_args(parser, argv)
+    config, environ = read_configuration(shell, args, args.config)
+    folder = new_folder("skillopt", config.env.name, config.model.optimizer, time.localtime())
+    return run_training(shell, args, with_out_root(config, folder), environ)
+
+
+def run_training(shell: Shell, args: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> int:
+    """Trains in the run folder of ``config``, with what it says on the way; the exit status."""
+    if args.dry_run:
+        return dry_run(shell, config, environ)
+    from skillopt.engine.prepare import prepare_training
+    from skillopt.engine.session import train
+
+    prepared = prepare_training(config, environ)
+    try:
+        with listening(shell, plain=args.plain) as listener:
+            ending = asyncio.run(train(prepared, environ, shell.redactor, [listener]))
+    except KeyboardInterrupt:  # the second Ctrl-C: the first one was still waiting for requests in flight
+        shell.complain(f"go on with: {how_to_go_on(config.env.out_root)}")
+        shell.complain("interrupted: what was finished is saved")
+        return INTERRUPTED
+    end = closing(ending.summary, str(ending.root), ending.reason, ending.detail)
+    for line in end.out:
+        shell.say(line)
+    for line in end.err:
+        shell.complain(line)
+    return end.status
+
+
+def dry_run(shell: Shell, config: Config, environ: Mapping[str, str]) -> int:
+    """Checks everything that a run would check, and says what it would send."""
+    from skillopt.engine.estimate import estimate
+    from skillopt.engine.prepare import prepare_training
+
+    with tempfile.TemporaryDirectory() as scratch:  # a split that is cut from one file goes here: nothing stays
+        elsewhere = config.model_copy(update={"env": config.env.model_copy(update={"out_root": scratch})})
+        prepared = prepare_training(elsewhere, environ)
+        prepared = replace(prepared, config=config)
+        style = prepared.roles["optimizer"].spec.reply_style
+        roles = estimate(config, prepared.env, prepared.items, prepared.skill.text, style)
+    sizes = " ".join(f"{split}={len(items)}" for split, items in prepared.items.items())
+    shell.say(f"env: {prepared.env.name}   items: {sizes}")
+    shell.say(f"epochs={len(prepared.plan)} steps={prepared.steps} batch_size={config.train.batch_size}")
+    for role, resolved in prepared.roles.items():
+        shell.say(f"{role} model: {resolved.spec.model} at {resolved.spec.base_url or 'this machine'}")
+    for line in dict.fromkeys(note for role in prepared.roles.values() for note in role.notes):
+        shell.say(line)
+    for role in roles:
+        shell.say(role.line())
+    state = "is there: what it holds is not sent again" if os.path.isdir(config.env.out_root) else "would be made"
+    shell.say(f"run folder: {config.env.out_root} ({state})")
+    shell.say("dry run: nothing was sent")
+    return 0

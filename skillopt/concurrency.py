@@ -1,0 +1,37 @@
+"""Structured waiting: a group of tasks either all end well, or the rest is cancelled and awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Runs all coroutines at once; results in their order. The first exception cancels and awaits the others."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        await cancel_all(tasks)
+
+
+async def gather_both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """Two coroutines of different results at once, under the same rule."""
+    tasks = asyncio.ensure_future(first), asyncio.ensure_future(second)
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        await cancel_all(tasks)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancels what still runs and waits for it; what the tasks raise is dropped (their owner has seen it or left)."""
+    rest = [task for task in tasks if not task.done()]
+    for task in rest:
+        task.cancel()
+    if rest:
+        await asyncio.gather(*rest, return_exceptions=True)

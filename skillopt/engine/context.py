@@ -1,0 +1,79 @@
+"""What a run works with, passed to every stage; nothing here is global."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from skillopt.config import Config
+from skillopt.envs.base import Env
+from skillopt.models.errors import StopRequested
+from skillopt.models.types import ChatModel
+from skillopt.run.events import Events
+from skillopt.run.folder import RunFolder
+from skillopt.run.journaled import JournaledModel
+from skillopt.run.spend import SpendMeter
+from skillopt.types import Item, Role, Split
+
+
+class Priority:
+    """Of two waiting calls the lower number goes first: the critical path before what may come at any time."""
+
+    STEP = 10
+    GATE = 10
+    BASELINE = 20
+    PAIRS = 30
+    TEST = 90
+
+
+@dataclass(frozen=True)
+class Context:
+    """A run's configuration, environment, items, models, folder, meter and event stream."""
+
+    config: Config
+    env: Env
+    items: Mapping[Split, Sequence[Item]]
+    folder: RunFolder
+    models: Mapping[Role, JournaledModel]
+    meter: SpendMeter
+    events: Events
+    total_steps: int = 0
+
+    @property
+    def selection_items(self) -> Sequence[Item]:
+        """What the gate measures: the first ``evaluation.sel_env_num`` validation items, 0 for all."""
+        return self.items["val"][: self.config.evaluation.sel_env_num or None]
+
+    @property
+    def test_items(self) -> Sequence[Item]:
+        return self.items["test"][: self.config.evaluation.test_env_num or None]
+
+    @property
+    def capped(self) -> bool:
+        """Whether a budget bounds the run: then nothing is sent before its turn."""
+        budget = self.config.budget
+        return any(cap is not None for cap in (budget.max_calls, budget.max_tokens, budget.max_seconds))
+
+    def scope(self) -> Scope:
+        return Scope(self, set())
+
+    def stop(self, reason: StopRequested) -> StopRequested:
+        """Admits no further request and returns what to raise."""
+        self.meter.stop(reason)
+        return reason
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A part of a run that will be committed as one: it collects the keys of the replies it rests on."""
+
+    context: Context
+    keys: set[str]
+
+    @property
+    def target(self) -> ChatModel:
+        return self.context.models["target"].scoped(self.keys)
+
+    @property
+    def optimizer(self) -> ChatModel:
+        return self.context.models["optimizer"].scoped(self.keys)

@@ -1,0 +1,118 @@
+"""Everything that can be checked before any money is spent. Reads files; sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from skillopt.config import Config, ConfigError, resolve_skill_path
+from skillopt.data.names import SPLITS, resolve_split
+from skillopt.engine.plan import EpochPlan, plan_epochs
+from skillopt.envs.base import Env
+from skillopt.envs.registry import get_env
+from skillopt.models.providers import ResolvedRole, resolve_role
+from skillopt.skill import Skill
+from skillopt.types import Item, Role, Split
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A checked run: configuration, environment, items, seed skill, models by role, and the plan of its steps."""
+
+    config: Config
+    env: Env
+    items: Mapping[Split, Sequence[Item]]
+    skill: Skill
+    roles: Mapping[Role, ResolvedRole]
+    plan: tuple[EpochPlan[Item], ...] = ()
+
+    @property
+    def steps(self) -> int:
+        return sum(len(epoch.steps) for epoch in self.plan)
+
+
+def prepare_training(
+    config: Config, environ: Mapping[str, str], *, env: Env | None = None, skill: Skill | None = None
+) -> Prepared:
+    """Checks a training run. Raises ``ConfigError``, ``DataError`` or ``ProviderError``, naming what to do."""
+    env = env or load_env(config)
+    items = {split: tuple(env.load(split)) for split in SPLITS}
+    _check_sizes(config, items)
+    skill = skill or read_skill(config.env.skill_init, "env.skill_init")
+    roles: dict[Role, ResolvedRole] = {
+        "optimizer": role_of(config, "optimizer", environ),
+        "target": role_of(config, "target", environ),
+    }
+    plan = plan_epochs(
+        items["train"], config.train.batch_size, config.train.accumulation, config.train.num_epochs, config.train.seed
+    )
+    return Prepared(config, env, items, skill, roles, plan)
+
+
+def prepare_evaluation(
+    config: Config, environ: Mapping[str, str], skill: Skill, split: str, *, env: Env | None = None
+) -> Prepared:
+    """Checks an evaluation of ``skill`` on ``split`` (a split, or ``all``). Raises as ``prepare_training``."""
+    env = env or load_env(config)
+    wanted = SPLITS if split == "all" else (resolve_split(split),)
+    cap = config.evaluation.test_env_num if split != "all" else 0
+    items: dict[Split, Sequence[Item]] = {name: tuple(env.load(name))[: cap or None] for name in wanted}
+    if not any(items.values()):
+        raise ConfigError(f"the {split} split of {env.name} is empty: there is nothing to evaluate")
+    return Prepared(config, env, items, skill, {"target": role_of(config, "target", environ)})
+
+
+def load_env(config: Config) -> Env:
+    return get_env(config.env.name, config.env, Path(config.env.out_root))
+
+
+def read_skill(path: str, key: str) -> Skill:
+    """The skill in a file (UTF-8; a BOM is dropped, line ends are kept). An empty path is an empty skill."""
+    if not path.strip():
+        return Skill("")
+    found = resolve_skill_path(path)
+    if found is None or not found.is_file():
+        raise ConfigError(f"{key}: there is no skill file {path!r}; give the path of a Markdown file")
+    try:
+        return Skill(found.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{key}: {path} is not UTF-8 text ({error}); save it as UTF-8") from None
+
+
+def role_of(config: Config, role: Role, environ: Mapping[str, str]) -> ResolvedRole:
+    """The model of a role, found from the configuration and the keys in the environment."""
+    model = config.model
+    optimizer = role == "optimizer"
+    found = resolve_role(
+        role,
+        backend=model.backend,
+        role_backend=model.optimizer_backend if optimizer else model.target_backend,
+        model=model.optimizer if optimizer else model.target,
+        base_url=(model.optimizer_base_url if optimizer else model.target_base_url) or model.base_url or "",
+        temperature=_first(model.optimizer_temperature if optimizer else model.target_temperature, model.temperature),
+        reasoning_effort=model.reasoning_effort,
+        environ=environ,
+    )
+    if model.reply_style == "auto":
+        return found
+    return replace(found, spec=replace(found.spec, reply_style=model.reply_style))
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _check_sizes(config: Config, items: Mapping[Split, Sequence[Item]]) -> None:
+    if not items["train"]:
+        raise ConfigError("the train split is empty: training needs items; check env.split_dir or env.split_ratio")
+    size = config.train.train_size
+    if size and size != len(items["train"]):
+        raise ConfigError(
+            f"train.train_size={size}, but the train split has {len(items['train'])} items; 0 takes them all"
+        )
+    if config.evaluation.use_gate and not items["val"]:
+        raise ConfigError(
+            "the validation split is empty, and the gate needs it (evaluation.use_gate=true): give it items, or set "
+            "evaluation.use_gate=false to accept every candidate unmeasured"
+        )

@@ -1,0 +1,113 @@
+"""Whether a run may go on in a folder: what the folder was made with against what is asked now."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from skillopt.config import explain_difference, fingerprint
+from skillopt.engine.prepare import Prepared
+from skillopt.run.folder import JOURNAL, RunFolder, peek_meta
+from skillopt.types import Item
+
+Kind = Literal["training", "evaluation"]
+TRAINING: Kind = "training"
+EVALUATION: Kind = "evaluation"
+
+
+class ResumeError(ValueError):
+    """A run folder that was made with another configuration; the message shows what differs and what to do."""
+
+
+def open_run(prepared: Prepared, kind: Kind, mask: Callable[[str], str]) -> RunFolder:
+    """The run folder for a prepared run, by ``runtime.resume_policy``.
+
+    ``strict`` refuses a folder made with another configuration; ``fork`` goes on in a new folder beside it, with the
+    replies that are still valid; ``force`` goes on in it. Raises ``ResumeError`` or ``FolderError``.
+    """
+    root = Path(prepared.config.env.out_root).absolute()
+    wanted = identity(prepared, kind)
+    made = made_with(root)
+    policy = prepared.config.runtime.resume_policy
+    if made is None or made == wanted:
+        return _open(root, wanted, mask)
+    if made["kind"] != kind:
+        raise ResumeError(f"{root} is the folder of another kind of run ({made['kind']}); choose another out_root")
+    if policy == "force":
+        return _open(root, wanted, mask)
+    if policy == "fork":
+        return _fork(root, wanted, mask)
+    lines = "\n".join(f"  {line}" for line in difference(made, wanted))
+    raise ResumeError(
+        f"{root} was made with another configuration:\n{lines}\n"
+        "Run with the old values to go on, choose another out_root, or add --resume-policy fork (go on in a new folder "
+        "beside it, reusing what is still valid) or --resume-policy force (go on here)"
+    )
+
+
+def identity(prepared: Prepared, kind: Kind) -> dict[str, Any]:
+    """What must be the same for a run to go on: the configuration, the models, the items, the first skill."""
+    models = {
+        role: {"provider": resolved.spec.provider, "model": resolved.spec.model, "base_url": resolved.spec.base_url}
+        for role, resolved in prepared.roles.items()
+    }
+    if kind == EVALUATION:
+        return {"kind": kind}
+    items = {split: [len(rows), _digest(rows)] for split, rows in prepared.items.items()}
+    found = {
+        "kind": kind,
+        "config": fingerprint(prepared.config),
+        "models": models,
+        "items": items,
+        "skill": prepared.skill.hash,
+    }
+    return dict(json.loads(json.dumps(found)))
+
+
+def made_with(root: Path) -> dict[str, Any] | None:
+    """What the run in ``root`` was made with; None when there is no run."""
+    text = peek_meta(root, "identity")
+    return dict(json.loads(text)) if text else None
+
+
+def difference(made: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """Lines ``key: old -> new``."""
+    lines = explain_difference(made["config"], wanted["config"])
+    for role, spec in wanted["models"].items():
+        lines += [
+            f"{role} {key}: {made['models'][role][key]} -> {value}"
+            for key, value in spec.items()
+            if made["models"][role][key] != value
+        ]
+    for split, (count, digest) in wanted["items"].items():
+        if made["items"][split] != [count, digest]:
+            lines.append(f"{split} items: {made['items'][split][0]} -> {count} (other ids, contents or order)")
+    if made["skill"] != wanted["skill"]:
+        lines.append(f"first skill: {made['skill']} -> {wanted['skill']}")
+    return lines
+
+
+def _open(root: Path, wanted: dict[str, Any], mask: Callable[[str], str]) -> RunFolder:
+    folder = RunFolder(root, mask)
+    folder.journal.set_meta("identity", json.dumps(wanted))
+    return folder
+
+
+def _fork(root: Path, wanted: dict[str, Any], mask: Callable[[str], str]) -> RunFolder:
+    number = 1
+    while True:
+        beside = root.with_name(f"{root.name}-fork{number}")
+        made = made_with(beside)
+        if made == wanted or (made is None and not (beside.exists() and any(beside.iterdir()))):
+            folder = _open(beside, wanted, mask)
+            folder.journal.adopt_replies(root / JOURNAL)
+            return folder
+        number += 1
+
+
+def _digest(items: Sequence[Item]) -> str:
+    rows = json.dumps([[item.id, dict(item.data)] for item in items], sort_keys=True, default=str)
+    return hashlib.sha256(rows.encode()).hexdigest()[:16]

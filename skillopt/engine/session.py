@@ -1,0 +1,188 @@
+"""One run from start to end: folder, models, training or evaluation, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from skillopt.concurrency import cancel_all
+from skillopt.config import Redactor, flatten
+from skillopt.engine.context import Context
+from skillopt.engine.models import RoleError, check_models, open_models
+from skillopt.engine.prepare import Prepared
+from skillopt.engine.resume import TRAINING, open_run
+from skillopt.engine.state import RunState
+from skillopt.engine.summary import summarise
+from skillopt.engine.trainer import Trainer
+from skillopt.models.errors import ModelError, StopRequested
+from skillopt.run.events import EventLog, Events, Listener
+from skillopt.run.folder import FINISH, RunFolder, dump_json
+from skillopt.run.spend import Caps, SpendMeter
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended. ``reason`` is the ``stop_reason`` of its summary; ``detail`` the cause in words, role first."""
+
+    root: Path
+    summary: Mapping[str, Any]
+    reason: str
+    detail: str = ""
+
+
+async def train(
+    prepared: Prepared, environ: Mapping[str, str], redactor: Redactor, listeners: Sequence[Listener]
+) -> Ending:
+    """Trains, or goes on training, in the run folder of the configuration.
+
+    Raises ``FolderError`` or ``ResumeError`` when the folder is refused and ``RoleError`` when a model does not answer:
+    then nothing was spent but the probes.
+    """
+    with open_run(prepared, TRAINING, redactor.mask) as folder:
+        finished = folder.journal.record(FINISH)
+        folder.restore()
+        if finished is not None:
+            return Ending(folder.root, finished["summary"], "completed", "already finished")
+        log = EventLog(folder.root / "events.jsonl", redactor.mask)
+        try:
+            return await _train(prepared, folder, environ, Events(log, *listeners))
+        finally:
+            log.close()
+
+
+async def _train(prepared: Prepared, folder: RunFolder, environ: Mapping[str, str], events: Events) -> Ending:
+    config = prepared.config
+    meter = SpendMeter(folder.journal, caps_of(prepared))
+    _announce(prepared, folder, events)
+    folder.write({"config.json": dump_json(run_config(prepared))})
+    try:
+        async with open_models(config, prepared.roles, folder, meter, environ, _say(events)) as models:
+            context = Context(config, prepared.env, prepared.items, folder, models, meter, events, prepared.steps)
+            trainer = Trainer(context, prepared.plan, prepared.skill)
+
+            async def work() -> Mapping[str, Any]:
+                await check_models(models)
+                return await trainer.run()
+
+            summary, stop = await until_stopped(work(), meter)
+    finally:
+        meter.close()
+    if summary is not None:
+        events.emit("run_finished", reason="completed")
+        return Ending(folder.root, summary, "completed")
+    assert stop is not None
+    summary = stopped_summary(context, prepared, stop.reason)
+    folder.write({"summary.json": dump_json(summary)})
+    events.emit("run_stopped", reason=stop.reason, detail=stop.detail)
+    return Ending(folder.root, summary, stop.reason, stop.detail)
+
+
+async def until_stopped(work: Coroutine[Any, Any, T], meter: SpendMeter) -> tuple[T | None, StopRequested | None]:
+    """The result of ``work``, or why it stopped: a budget, too many errors, or Ctrl-C (SIGINT, SIGTERM).
+
+    A ``ModelError`` that ends a run (a refused key) is a stop for ``error``.
+    """
+    task = asyncio.ensure_future(work)
+    interrupted = StopRequested("interrupted", "interrupted; all finished work is saved")
+
+    def interrupt() -> None:
+        meter.stop(interrupted)
+        task.cancel()
+
+    with _signals(interrupt):
+        try:
+            return await task, None
+        except StopRequested as stop:
+            return None, stop
+        except RoleError:
+            raise
+        except ModelError as error:
+            return None, StopRequested("error", str(error))
+        except asyncio.CancelledError:
+            if meter.stopped is not interrupted:
+                raise
+            return None, interrupted
+        finally:
+            await cancel_all([task])
+
+
+@contextmanager
+def _signals(handler: Callable[[], None]) -> Iterator[None]:
+    """Calls ``handler`` on SIGINT and SIGTERM where this thread can have signal handlers, once; a second Ctrl-C then
+    interrupts as usual."""
+    loop = asyncio.get_running_loop()
+    caught: list[signal.Signals] = []
+
+    def once(number: signal.Signals) -> None:
+        loop.remove_signal_handler(number)
+        handler()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, once, number)
+            caught.append(number)
+        except (NotImplementedError, RuntimeError, ValueError):
+            break  # not the main thread, or a platform without it: the default handling stays
+    try:
+        yield
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)
+
+
+def stopped_summary(context: Context, prepared: Prepared, reason: str) -> dict[str, Any]:
+    """The summary of a run that has more to do, from its last commit."""
+    state = last_state(context.folder) or RunState.initial(prepared.skill)
+    return summarise(context, state, None, state.current_scores, stop_reason=reason)
+
+
+def last_state(folder: RunFolder) -> RunState | None:
+    """The state of the newest commit that holds one."""
+    states = [record["state"] for record in folder.journal.records("") if "state" in record]
+    return RunState.model_validate(states[-1]) if states else None
+
+
+def caps_of(prepared: Prepared) -> Caps:
+    budget = prepared.config.budget
+    return Caps(budget.max_calls, budget.max_tokens, budget.max_seconds)
+
+
+def run_config(prepared: Prepared) -> dict[str, Any]:
+    """``config.json``: the resolved configuration, flat, with the derived fields."""
+    train = prepared.config.train
+    size = len(prepared.items["train"])
+    steps = prepared.steps // max(1, train.num_epochs)
+    return {
+        **flatten(prepared.config),
+        "train_size": size,
+        "steps_per_epoch": steps,
+        "batches_per_epoch": steps * train.accumulation,
+        "samples_per_epoch": size,
+        "optimizer_backend": prepared.roles["optimizer"].spec.provider,
+        "target_backend": prepared.roles["target"].spec.provider,
+    }
+
+
+def _announce(prepared: Prepared, folder: RunFolder, events: Events) -> None:
+    notes = [note for role in prepared.roles.values() for note in role.notes]
+    events.emit(
+        "run_started",
+        env=prepared.env.name,
+        **{role: resolved.spec.model for role, resolved in prepared.roles.items()},
+        **{split: len(items) for split, items in prepared.items.items()},
+        epochs=len(prepared.plan),
+        steps=prepared.steps,
+        out_root=str(folder.root),
+        notes=list(dict.fromkeys(notes)),
+    )
+
+
+def _say(events: Events) -> Callable[[str], None]:
+    return lambda text: events.emit("note", text=text)

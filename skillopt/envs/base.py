@@ -1,0 +1,28 @@
+"""The one seam of a benchmark: what its items are, what is asked, how an answer is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from skillopt.data.errors import DataError
+from skillopt.types import Answer, Item, Score, Split, Task
+
+__all__ = ["DataError", "Env"]
+
+
+@runtime_checkable
+class Env(Protocol):
+    """A set of tasks. ``name`` and ``version`` identify it in run folders."""
+
+    name: str
+    version: str
+
+    def load(self, split: Split) -> Sequence[Item]:
+        """All items of a split, in file order, ids unique over the three splits. Raises ``DataError``."""
+
+    def prompt(self, item: Item) -> Task:
+        """What the target is asked for ``item``, without the skill. Pure."""
+
+    def score(self, item: Item, answer: Answer) -> Score:
+        """How good an answer is. Pure; a wrong answer is a score, never an exception."""

@@ -1,0 +1,1 @@
+"""Gate rules and the statistics behind a verdict. Pure."""

@@ -1,0 +1,1 @@
+"""Model calls: one request type, one reply type, typed errors."""

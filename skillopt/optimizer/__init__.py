@@ -1,0 +1,1 @@
+"""What turns scored rollouts into a candidate skill: one module a stage, one Markdown file a prompt."""

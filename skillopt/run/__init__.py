@@ -1,0 +1,1 @@
+"""The run folder: journal, rendered files, events, budget."""

@@ -1,0 +1,110 @@
+"""The run folder: who may write in it, what it holds, and how its files follow from the journal."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from skillopt.files import remove_temporaries, write_changed
+from skillopt.run.journal import Journal
+
+JOURNAL = "journal.sqlite"
+FINISH = "finish"
+# Files that a person or a script opens first: worth an fsync each. All others can be rendered again.
+_DURABLE = ("history.json", "runtime_state.json", "summary.json", "best_skill.md", "config.json")
+
+
+class FolderError(ValueError):
+    """A run folder that cannot be used as asked; the message says why and what to do."""
+
+
+def dump_json(value: Any) -> bytes:
+    """The bytes of a JSON artifact: UTF-8, two-space indent, no NaN, newline at the end."""
+    return (json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode()
+
+
+class RunFolder:
+    """An open run folder, locked against other processes until ``close``.
+
+    ``mask`` is applied to all text that is rendered, so that no secret reaches a file.
+    """
+
+    def __init__(self, root: Path, mask: Callable[[str], str] = lambda text: text) -> None:
+        _refuse_foreign(root)
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root
+        self._mask = mask
+        self._lock = FileLock(root / ".lock")
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise FolderError(f"{root} is in use by another process; wait for it or choose another out_root") from None
+        try:
+            self.journal = Journal(root / JOURNAL)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def close(self) -> None:
+        self.journal.close()
+        self._lock.release()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def commit(
+        self, name: str, record: Mapping[str, Any], files: Mapping[str, bytes], keys: Iterable[str] = ()
+    ) -> None:
+        """Commits the record with its files, charges it with ``keys``, then renders the files."""
+        masked = {path: self._mask(content.decode()).encode() for path, content in files.items()}
+        self.journal.commit(name, record, masked, keys)
+        self._render(masked.items())
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """Writes files that no commit holds: views of a run that is not finished."""
+        self._render((path, self._mask(content.decode()).encode()) for path, content in files.items())
+
+    def restore(self) -> int:
+        """Renders again every committed file that is missing, torn or changed. Returns how many."""
+        files = list(self.journal.files())
+        remove_temporaries(self.root, {Path(path).parent for path, _ in files})
+        return self._render(files)
+
+    def _render(self, files: Iterable[tuple[str, bytes]]) -> int:
+        return sum(write_changed(self.root / path, content, durable=path in _DURABLE) for path, content in files)
+
+    @property
+    def finished(self) -> bool:
+        return self.journal.record(FINISH) is not None
+
+
+def _refuse_foreign(root: Path) -> None:
+    if root.exists() and not root.is_dir():
+        raise FolderError(f"{root} is a file; out_root must name a folder")
+    if not (root / JOURNAL).exists() and (root / "runtime_state.json").exists():
+        raise FolderError(
+            f"{root} holds a run without a journal (made by the published implementation, or its {JOURNAL} was "
+            "deleted): it can be read (status, eval) but not continued. Choose another out_root"
+        )
+
+
+def peek_meta(root: Path, key: str) -> str | None:
+    """Reads one meta value of a run folder's journal without locking it; None when there is none."""
+    path = root / JOURNAL
+    if not path.exists():
+        return None
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        try:
+            row = db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
+        except sqlite3.DatabaseError:
+            return None
+    return str(row[0]) if row else None

@@ -1,0 +1,285 @@
+"""The journal of a run: one SQLite file that holds every reply, every request's cost, and every commit.
+
+A reply is written before it is used, so no paid call is paid twice; errors are never stored as replies. A commit is one
+transaction: the record, the files that are rendered from it, and the replies that it is charged with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from skillopt.models.types import Attempt, Message, Reply, Usage
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS texts(hash TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS replies(
+  key TEXT PRIMARY KEY, role TEXT NOT NULL, stage TEXT NOT NULL, messages TEXT NOT NULL, text TEXT NOT NULL,
+  prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
+  cached_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, owner TEXT) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS replies_owner ON replies(owner);
+CREATE TABLE IF NOT EXISTS requests(
+  id INTEGER PRIMARY KEY, role TEXT NOT NULL, stage TEXT NOT NULL, kind TEXT NOT NULL,
+  prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, seconds REAL NOT NULL, ended_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS commits(name TEXT PRIMARY KEY, sequence INTEGER NOT NULL, record TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS files(path TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+"""
+_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class StageTokens:
+    """Tokens of the replies of one stage."""
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+
+    def row(self) -> dict[str, int]:
+        return {
+            "calls": self.calls,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What all processes of a run have sent so far: HTTP requests (probes and retries too), tokens, seconds."""
+
+    requests: int
+    tokens: int
+    seconds: float
+
+
+class JournalError(ValueError):
+    """A journal that cannot be used; the message says why and what to do."""
+
+
+class Journal:
+    """One open journal. Not thread-safe: it belongs to one event loop."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as error:
+            raise JournalError(
+                f"{path} is not a usable journal ({error}); restore it from a copy or use another out_root"
+            ) from error
+        version = self.meta("version")
+        if version not in (None, _VERSION):
+            raise JournalError(
+                f"{path} was written by another version of skillopt (journal {version}, this one reads "
+                f"{_VERSION}); use another out_root"
+            )
+        self.set_meta("version", _VERSION)
+        self._known = {key for (key,) in self._db.execute("SELECT key FROM replies")}
+        self._texts: set[str] = set()
+        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self._flushed: asyncio.Future[None] | None = None
+
+    def close(self) -> None:
+        """Writes what is pending and folds the write-ahead log into the one file."""
+        self._flush()
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._db.close()
+
+    # replies
+
+    def get(self, key: str) -> Reply | None:
+        """The stored reply of a call, or None."""
+        if key not in self._known:
+            return None
+        row = self._db.execute(
+            "SELECT text, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens FROM replies WHERE key=?",
+            (key,),
+        ).fetchone()
+        return Reply(row[0], Usage(*row[1:]), key)
+
+    async def put(self, key: str, role: str, stage: str, messages: Iterable[Message], reply: Reply) -> None:
+        """Stores a reply; returns when it is committed. Replies of one turn of the loop share a transaction."""
+        references = []
+        for message in messages:
+            digest = hashlib.sha256(message.content.encode()).hexdigest()[:32]
+            references.append([message.role, digest])
+            if digest not in self._texts:
+                self._texts.add(digest)
+                self._pending.append(("INSERT OR IGNORE INTO texts VALUES(?,?)", (digest, message.content)))
+        usage = reply.usage
+        values = (
+            key,
+            role,
+            stage,
+            json.dumps(references),
+            reply.text,
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cached_tokens,
+            usage.reasoning_tokens,
+        )
+        self._pending.append(("INSERT OR IGNORE INTO replies VALUES(?,?,?,?,?,?,?,?,?,NULL)", values))
+        await self._schedule()
+        self._known.add(key)
+
+    def book(self, attempt: Attempt) -> None:
+        """Books a finished HTTP request; written with the next transaction."""
+        usage = attempt.usage
+        values = (
+            attempt.role,
+            attempt.stage,
+            attempt.kind,
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            round(attempt.seconds, 4),
+            time.time(),
+        )
+        self._pending.append(("INSERT INTO requests VALUES(NULL,?,?,?,?,?,?,?)", values))
+        self._schedule()
+
+    def conversation(self, key: str) -> list[dict[str, str]]:
+        """The messages of a stored call, its reply last: ``[{role, content}, …]``."""
+        row = self._db.execute("SELECT messages, text FROM replies WHERE key=?", (key,)).fetchone()
+        if row is None:
+            raise KeyError(key)
+        found = []
+        for role, digest in json.loads(row[0]):
+            (content,) = self._db.execute("SELECT content FROM texts WHERE hash=?", (digest,)).fetchone()
+            found.append({"role": role, "content": content})
+        return [*found, {"role": "assistant", "content": row[1]}]
+
+    def _schedule(self) -> asyncio.Future[None]:
+        if self._flushed is None:
+            loop = asyncio.get_running_loop()
+            self._flushed = loop.create_future()
+            loop.call_soon(self._flush)
+        return self._flushed
+
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, []
+        waiting, self._flushed = self._flushed, None
+        if pending:
+            self._transaction(pending)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def _transaction(self, statements: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for sql, values in statements:
+                self._db.execute(sql, values)
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    # commits
+
+    def commit(
+        self, name: str, record: Mapping[str, Any], files: Mapping[str, bytes], keys: Iterable[str] = ()
+    ) -> None:
+        """One durable transaction: the record under ``name``, its files, and ``keys`` charged to it.
+
+        A reply that an earlier commit was charged with stays with that one.
+        """
+        statements: list[tuple[str, tuple[Any, ...]]] = [
+            ("UPDATE replies SET owner=? WHERE key=? AND owner IS NULL", (name, key)) for key in keys
+        ]
+        sequence = "(SELECT COALESCE(MAX(sequence), 0) + 1 FROM commits)"
+        body = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        statements.append((f"INSERT OR REPLACE INTO commits VALUES(?,{sequence},?)", (name, body)))
+        statements += [
+            ("INSERT OR REPLACE INTO files VALUES(?,?)", (path, zlib.compress(content, 1)))
+            for path, content in files.items()
+        ]
+        self._flush()
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._transaction(statements)
+        self._db.execute("PRAGMA synchronous=NORMAL")
+
+    def charge(self, name: str, keys: Iterable[str]) -> dict[str, StageTokens]:
+        """Tokens by stage of those ``keys`` that no commit but ``name`` is charged with: what a commit will cost."""
+        self._flush()
+        stages: dict[str, list[int]] = {}
+        for key in sorted(set(keys)):
+            row = self._db.execute(
+                "SELECT stage, prompt_tokens, completion_tokens FROM replies "
+                "WHERE key=? AND (owner IS NULL OR owner=?)",
+                (key, name),
+            ).fetchone()
+            if row:
+                sums = stages.setdefault(row[0], [0, 0, 0])
+                for i, value in enumerate((1, row[1], row[2])):
+                    sums[i] += value
+        return {stage: StageTokens(*stages[stage]) for stage in sorted(stages)}
+
+    def record(self, name: str) -> dict[str, Any] | None:
+        """The record committed under ``name``, or None."""
+        row = self._db.execute("SELECT record FROM commits WHERE name=?", (name,)).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def records(self, prefix: str) -> list[dict[str, Any]]:
+        """All records whose name starts with ``prefix``, in order of commit."""
+        rows = self._db.execute("SELECT record FROM commits WHERE name GLOB ? ORDER BY sequence", (prefix + "*",))
+        return [json.loads(body) for (body,) in rows]
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Every file that a commit holds: path relative to the run folder, content."""
+        for path, content in self._db.execute("SELECT path, content FROM files ORDER BY path"):
+            yield path, zlib.decompress(content)
+
+    # totals
+
+    def spent(self) -> Spent:
+        self._flush()
+        sums = "COUNT(*), TOTAL(prompt_tokens + completion_tokens), TOTAL(seconds)"
+        requests, tokens, seconds = self._db.execute(f"SELECT {sums} FROM requests").fetchone()
+        return Spent(requests, int(tokens), seconds)
+
+    def requests_by_kind(self) -> dict[str, int]:
+        """Finished HTTP requests of all processes by outcome (``ok`` or the kind of the failure)."""
+        self._flush()
+        return dict(self._db.execute("SELECT kind, COUNT(*) FROM requests GROUP BY kind ORDER BY kind"))
+
+    def stage_totals(self) -> dict[str, StageTokens]:
+        """Tokens by stage of all replies that a commit is charged with."""
+        rows = self._db.execute(
+            "SELECT stage, COUNT(*), SUM(prompt_tokens), SUM(completion_tokens) FROM replies "
+            "WHERE owner IS NOT NULL GROUP BY stage ORDER BY stage"
+        )
+        return {stage: StageTokens(*sums) for stage, *sums in rows}
+
+    # meta
+
+    def meta(self, key: str) -> str | None:
+        row = self._db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def set_meta(self, key: str, value: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES(?,?)", (key, value))
+
+    def adopt_replies(self, other: Path) -> int:
+        """Copies the replies of another journal into this one, charged to nobody yet. Returns how many."""
+        self._db.execute("ATTACH DATABASE ? AS other", (str(other),))
+        try:
+            self._db.execute("INSERT OR IGNORE INTO texts SELECT * FROM other.texts")
+            self._db.execute(
+                "INSERT OR IGNORE INTO replies SELECT key, role, stage, messages, text, prompt_tokens, "
+                "completion_tokens, cached_tokens, reasoning_tokens, NULL FROM other.replies"
+            )
+        finally:
+            self._db.execute("DETACH DATABASE other")
+        before = len(self._known)
+        self._known = {key for (key,) in self._db.execute("SELECT key FROM replies")}
+        return len(self._known) - before
