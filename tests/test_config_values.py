@@ -148,6 +148,13 @@ def test_values_of_the_wrong_type(value: Any) -> None:
                 load_config(None, (), {"env.name": "x", info.dotted: value})
 
 
+def test_a_flag_of_a_text_key_is_taken_as_it_is() -> None:
+    flags = {"env": "x", "data_path": "~", "split_dir": "null", "limit": "null", "reasoning_effort": ""}
+    config = load_config(None, (), flags)
+    assert (config.env.data_path, config.env.split_dir) == ("~", "null")
+    assert (config.env.limit, config.model.reasoning_effort) == (0, "")
+
+
 def test_a_password_in_a_url_is_not_repeated() -> None:
     for dotted in ("model.base_url", "train.batch_size"):
         with pytest.raises(ConfigError) as caught:

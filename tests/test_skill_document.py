@@ -266,6 +266,15 @@ def test_same_body_sees_words_not_blanks() -> None:
     assert not Skill("a b\n").same_body(Skill("a\nb\n"))
 
 
+def test_same_content_takes_an_empty_region_for_none() -> None:
+    skill = Skill(FRONT + "# A\n")
+    assert skill.same_content(skill.with_empty_guidance())
+    assert not skill.same_content(skill.with_guidance("x"))
+    assert not skill.same_content(Skill("# A\n"))
+    assert not skill.same_content(Skill(f"{FRONT}# A\n\n{APPENDIX}\n"))
+    assert not skill.same_content(Skill(FRONT + "# B\n"))
+
+
 def test_constants_are_the_published_ones() -> None:
     assert (GUIDANCE_START, GUIDANCE_END) == ("<!-- SLOW_UPDATE_START -->", "<!-- SLOW_UPDATE_END -->")
     assert (APPENDIX_START, APPENDIX_END) == ("<!-- APPENDIX_START -->", "<!-- APPENDIX_END -->")

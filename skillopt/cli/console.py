@@ -160,7 +160,8 @@ def summary_lines(summary: Mapping[str, Any], out_root: str) -> list[str]:
 def lift_lines(lift: Mapping[str, Any] | None) -> list[str]:
     if not lift:
         return []
+    interval = f"[{lift['low']:+.4f}, {lift['high']:+.4f}]"
     return [
-        f"paired lift on the held-out test: {lift['lift']:+.4f}  95% interval [{lift['low']:+.4f}, {lift['high']:+.4f}]  "
+        f"paired lift on the held-out test: {lift['lift']:+.4f}  95% interval {interval}  "
         f"p={lift['p_value']:.2g}  (n={lift['n']}, fixed={lift['wins']}, broken={lift['losses']})"
     ]

@@ -88,7 +88,7 @@ def failed(shell: Shell, error: Exception) -> int:
             shell.complain(f"error: {error}")
             return status
     shell.complain("".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip())
-    shell.complain("This is a fault in SkillOpt itself. What was finished is kept; the same command goes on from there.")
+    shell.complain("This is a fault in SkillOpt. What was finished is kept; the same command goes on from there.")
     return FAILED
 
 

@@ -27,24 +27,27 @@ class Closing:
     status: int
 
 
-def closing(summary: Mapping[str, Any], root: str, reason: str, detail: str) -> Closing:
-    """The closing of a training run in ``root`` whose ``stop_reason`` is ``reason``."""
+def closing(
+    summary: Mapping[str, Any], root: str, reason: str, detail: str, spent: tuple[int, int] | None = None
+) -> Closing:
+    """The closing of a training run in ``root`` whose ``stop_reason`` is ``reason``; ``spent`` are its requests and
+    tokens so far."""
     if reason in _WHOLE:
         said = f"stopped early ({reason}): {detail}" if reason != "completed" else f"{detail}: nothing was sent"
         return Closing((*([said] if detail else []), *summary_lines(summary, root)), (), 0)
     status = status_of_stop(reason)
-    lines = (*stopped_lines(summary, root), f"Output saved to: {root}")
-    last = (f"go on with: {how_to_go_on(root, detail)}", f"stopped ({reason}): {detail}")
+    lines = (*stopped_lines(summary, root, spent), f"Output saved to: {root}")
+    cause = detail if detail.startswith(reason) else f"stopped ({reason}): {detail}"
+    last = (f"go on with: {how_to_go_on(root, detail)}", cause)
     return Closing((*lines, *last), (), status) if status == 0 else Closing(lines, last, status)
 
 
-def stopped_lines(summary: Mapping[str, Any], root: str) -> list[str]:
+def stopped_lines(summary: Mapping[str, Any], root: str, spent: tuple[int, int] | None) -> list[str]:
     """How far a run came that has more to do."""
-    total = summary["token_summary"]["_total"]
     return [
         f"steps={summary['total_steps']} accept={summary['total_accepts']} reject={summary['total_rejects']} "
         f"skip={summary['total_skips']}  wall={summary['total_wall_time_s']:.1f}s",
-        f"total tokens: {total['total_tokens']:,} in {total['calls']:,} calls",
+        *([f"total tokens: {spent[1]:,} in {spent[0]:,} requests"] if spent else []),
         best_line(summary["best_selection_hard"], summary["best_step"], os.path.join(root, "best_skill.md")),
     ]
 

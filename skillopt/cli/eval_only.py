@@ -11,7 +11,15 @@ from pathlib import Path
 from skillopt.cli.console import number
 from skillopt.cli.edge import INTERRUPTED, Shell, guarded, status_of_stop
 from skillopt.cli.listen import listening
-from skillopt.cli.options import add_plain, make_parser, new_folder, read_configuration, with_out_root
+from skillopt.cli.options import (
+    add_plain,
+    elsewhere,
+    in_folder,
+    make_parser,
+    new_folder,
+    read_configuration,
+    with_out_root,
+)
 from skillopt.cli.runfolder import config_of_run, run_of_skill
 from skillopt.config import BudgetConfig, Config, ConfigError
 from skillopt.config.flags import add_flags, canonical_split, parse_args
@@ -39,8 +47,7 @@ def _config_of_skill(skill: str) -> Config:
     if root is None:
         raise ConfigError(f"--skill {skill} does not lie in a run folder: say with --config FILE how to evaluate it")
     config = config_of_run(root)
-    env = config.env.model_copy(update={"out_root": ""})
-    return config.model_copy(update={"env": env, "budget": BudgetConfig()})
+    return in_folder(config, "").model_copy(update={"budget": BudgetConfig()})
 
 
 def run_evaluation(shell: Shell, args: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> int:
@@ -49,14 +56,17 @@ def run_evaluation(shell: Shell, args: argparse.Namespace, config: Config, envir
     from skillopt.engine.prepare import prepare_evaluation, read_skill
     from skillopt.models.errors import StopRequested
 
-    split = canonical_split(args.split)
-    prepared = prepare_evaluation(config, environ, read_skill(args.skill, "--skill"), split)
+    split, skill = canonical_split(args.split), read_skill(args.skill, "--skill")
     if args.dry_run:
-        calls = 1 + sum(len(items) for items in prepared.items.values())
+        with elsewhere(config) as scratch:
+            prepared = prepare_evaluation(scratch, environ, skill, split)
+        items = sum(len(rows) for rows in prepared.items.values())
+        shell.say(f"{split} split of {prepared.env.name}: {items} items")
         shell.say(f"target model: {prepared.roles['target'].spec.model}")
-        shell.say(f"target: {calls} calls")
+        shell.say(f"target: {1 + items} calls")
         shell.say("dry run: nothing was sent")
         return 0
+    prepared = prepare_evaluation(config, environ, skill, split)
     saved = f"the answers so far are in {config.env.out_root}: the same command with that --out_root goes on"
     try:
         with listening(shell, plain=args.plain) as listener:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from skillopt.cli.edge import Shell
@@ -41,8 +43,19 @@ def read_configuration(
 
 def with_out_root(config: Config, default: str | Path) -> Config:
     """The configuration with an absolute ``env.out_root``; ``default`` stands in for a blank one."""
-    out_root = os.path.abspath(os.path.expanduser(config.env.out_root or default))
+    return in_folder(config, os.path.abspath(os.path.expanduser(config.env.out_root or default)))
+
+
+def in_folder(config: Config, out_root: str) -> Config:
     return config.model_copy(update={"env": config.env.model_copy(update={"out_root": out_root})})
+
+
+@contextmanager
+def elsewhere(config: Config) -> Iterator[Config]:
+    """The configuration with a run folder that is gone afterwards: a dry run must leave nothing behind, and an
+    environment that is cut from one file writes what it cut."""
+    with tempfile.TemporaryDirectory() as scratch:
+        yield in_folder(config, scratch)
 
 
 def new_folder(kind: str, env: str, model: str, now: time.struct_time) -> str:

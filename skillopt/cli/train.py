@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from skillopt.cli.edge import INTERRUPTED, Shell, guarded
 from skillopt.cli.endings import closing, how_to_go_on
 from skillopt.cli.listen import listening
-from skillopt.cli.options import add_plain, make_parser, new_folder, read_configuration, with_out_root
+from skillopt.cli.options import add_plain, elsewhere, make_parser, new_folder, read_configuration, with_out_root
+from skillopt.cli.runfolder import spent_in
 from skillopt.config import Config
 from skillopt.config.flags import add_flags, parse_args
 
@@ -48,7 +47,7 @@ def run_training(shell: Shell, args: argparse.Namespace, config: Config, environ
         shell.complain(f"go on with: {how_to_go_on(config.env.out_root)}")
         shell.complain("interrupted: what was finished is saved")
         return INTERRUPTED
-    end = closing(ending.summary, str(ending.root), ending.reason, ending.detail)
+    end = closing(ending.summary, str(ending.root), ending.reason, ending.detail, spent_in(ending.root))
     for line in end.out:
         shell.say(line)
     for line in end.err:
@@ -61,12 +60,10 @@ def dry_run(shell: Shell, config: Config, environ: Mapping[str, str]) -> int:
     from skillopt.engine.estimate import estimate
     from skillopt.engine.prepare import prepare_training
 
-    with tempfile.TemporaryDirectory() as scratch:  # a split that is cut from one file goes here: nothing stays
-        elsewhere = config.model_copy(update={"env": config.env.model_copy(update={"out_root": scratch})})
-        prepared = prepare_training(elsewhere, environ)
-        prepared = replace(prepared, config=config)
+    with elsewhere(config) as scratch:
+        prepared = prepare_training(scratch, environ)
         style = prepared.roles["optimizer"].spec.reply_style
-        roles = estimate(config, prepared.env, prepared.items, prepared.skill.text, style)
+        parts = estimate(config, prepared.env, prepared.items, prepared.skill.text, style)
     sizes = " ".join(f"{split}={len(items)}" for split, items in prepared.items.items())
     shell.say(f"env: {prepared.env.name}   items: {sizes}")
     shell.say(f"epochs={len(prepared.plan)} steps={prepared.steps} batch_size={config.train.batch_size}")
@@ -74,8 +71,8 @@ def dry_run(shell: Shell, config: Config, environ: Mapping[str, str]) -> int:
         shell.say(f"{role} model: {resolved.spec.model} at {resolved.spec.base_url or 'this machine'}")
     for line in dict.fromkeys(note for role in prepared.roles.values() for note in role.notes):
         shell.say(line)
-    for role in roles:
-        shell.say(role.line())
+    for part in parts:
+        shell.say(part.line())
     state = "is there: what it holds is not sent again" if os.path.isdir(config.env.out_root) else "would be made"
     shell.say(f"run folder: {config.env.out_root} ({state})")
     shell.say("dry run: nothing was sent")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +13,6 @@ from skillopt.config.layers import Entry, layer_of_mapping
 from skillopt.config.schema import SECTIONS, Config, iter_keys, key_by_dotted, key_by_flat
 from skillopt.config.values import hide_userinfo
 
-_USERINFO = re.compile(r"(?<=://)[^/?#\s]+@")
 # Real keys whose stored value is not what was configured but what the data gave.
 _DERIVED = frozenset({"train_size", "steps_per_epoch"})
 
@@ -28,9 +26,8 @@ def from_flat(flat: Mapping[str, Any]) -> Config:
     """The configuration that a ``config.json`` holds, of this version or of the published one.
 
     Derived values (``train_size`` too: it is what the split had), names that are no keys, and masked secrets are
-    ignored.
-    A value that asks for something this version does not have is left at its default, with one ``UserWarning`` that
-    names such keys. Raises ``ConfigError`` when a value is wrong.
+    ignored. A value that asks for something this version does not have is left at its default, with one
+    ``UserWarning`` that names such keys. Raises ``ConfigError`` when a value is wrong.
     """
     known = {name: value for name, value in flat.items() if name in _names() and name not in _DERIVED}
     layer = layer_of_mapping(known, "stored configuration")
@@ -98,7 +95,7 @@ def _plain(value: Any) -> Any:
 
 
 def _without_userinfo(value: Any) -> Any:
-    return _USERINFO.sub("", value) if isinstance(value, str) else value
+    return hide_userinfo(value, "") if isinstance(value, str) else value
 
 
 def _unmasked(value: Any) -> Any:

@@ -122,7 +122,7 @@ def override_value(text: str, info: KeyInfo | None) -> Any:
 
 
 def layer_of_flags(flags: Mapping[str, Any]) -> Layer:
-    """The layer of command-line flags, by dotted or flat key. A text is read as if it were typed without quotes."""
+    """The layer of command-line flags, by dotted or flat key. Text is text for a key that holds text, null too."""
     found = _Collector()
     for name, value in flags.items():
         dotted = _known(name)
@@ -131,7 +131,8 @@ def layer_of_flags(flags: Mapping[str, Any]) -> Layer:
         if dotted is None:
             found.problems.append(f"{unknown_key(name)} (flag {source})")
         else:
-            found.put(dotted, Plain(value) if type(value) is str else value, source)
+            text = info is None or info.kind.base == "text"
+            found.put(dotted, Plain(value) if type(value) is str and not text else value, source)
     return found.layer()
 
 

@@ -99,9 +99,9 @@ def not_built(what: str) -> PydanticCustomError:
     return PydanticCustomError("not_built", "{what}", {"what": what})
 
 
-def hide_userinfo(text: str) -> str:
-    """``text`` with the user and password of every URL in it replaced by ``***``."""
-    return _USERINFO.sub("***@", text)
+def hide_userinfo(text: str, stand_in: str = "***@") -> str:
+    """``text`` with the user and password of every URL in it, and the ``@`` behind them, replaced."""
+    return _USERINFO.sub(stand_in, text)
 
 
 def shown(value: Any) -> str:

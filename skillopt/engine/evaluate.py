@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,9 +77,18 @@ class ErrorGuard:
 
 
 async def rollouts_in_order(
-    scope: Scope, skill: Skill, items: Sequence[Item], *, label: str, priority: int
+    scope: Scope,
+    skill: Skill,
+    items: Sequence[Item],
+    *,
+    label: str,
+    priority: int,
+    slots: AbstractAsyncContextManager[object] | None = None,
 ) -> AsyncIterator[Rollout]:
-    """Rolls out all items at once and yields them in item order, each as soon as it and those before it are done."""
+    """Rolls out all items at once and yields them in item order, each as soon as it and those before it are done.
+
+    ``slots`` bounds how many are under way, below the bound of the endpoint.
+    """
     context = scope.context
     env_keys = context.config.env
     harness = ChatHarness(scope.target, max_tokens=env_keys.max_completion_tokens, timeout=env_keys.exec_timeout)
@@ -86,7 +96,8 @@ async def rollouts_in_order(
     progress = _Progress(context, label, len(items))
 
     async def roll(item: Item) -> Rollout:
-        rollout = await harness.run(context.env, item, skill, priority=priority, stage="rollout")
+        async with slots or nullcontext():
+            rollout = await harness.run(context.env, item, skill, priority=priority, stage="rollout")
         progress.done(rollout)
         if isinstance(rollout.outcome, Failure):
             guard.failed(rollout.outcome)
@@ -119,10 +130,18 @@ def _pass_on_error(done: asyncio.Future[Rollout], failed: asyncio.Future[None]) 
         failed.set_exception(error)
 
 
-async def evaluate(scope: Scope, skill: Skill, items: Sequence[Item], *, label: str, priority: int) -> Evaluation:
+async def evaluate(
+    scope: Scope,
+    skill: Skill,
+    items: Sequence[Item],
+    *,
+    label: str,
+    priority: int,
+    slots: AbstractAsyncContextManager[object] | None = None,
+) -> Evaluation:
     """``skill`` on ``items``. ``label`` names the pass in events. Raises ``StopRequested`` when too much fails."""
     done: list[Rollout] = []
-    async for rollout in rollouts_in_order(scope, skill, items, label=label, priority=priority):
+    async for rollout in rollouts_in_order(scope, skill, items, label=label, priority=priority, slots=slots):
         done.append(rollout)
     return Evaluation(tuple(done))
 

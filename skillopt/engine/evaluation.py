@@ -60,7 +60,7 @@ async def evaluate_skill(
                 await check_models(models)
                 return await evaluate(scope, prepared.skill, items, label=f"{split} split", priority=Priority.GATE)
 
-            done, stop = await until_stopped(work(), meter)
+            done, stop = await until_stopped(work(), meter, events)
         meter.close()
         if done is None:
             raise stop or StopRequested("error")

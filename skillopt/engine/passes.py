@@ -13,6 +13,10 @@ from skillopt.skill import Skill
 from skillopt.types import Item
 
 
+_HEAD_START = 0.02
+"""Seconds that the critical path has to queue its calls before an early pass queues its own."""
+
+
 @dataclass(frozen=True)
 class Pass:
     """An evaluation and the scope of the calls that it rests on."""
@@ -22,22 +26,28 @@ class Pass:
 
 
 class Passes:
-    """Runs each pass once; one that was started early is picked up by whoever asks for it in its turn."""
+    """Runs each pass once; one that was started early is picked up by whoever asks for it in its turn.
+
+    Early passes fill the places that the critical path leaves free: they let it queue first, and hold at most half of
+    the places, so that it never waits for more than one call of theirs.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._early: dict[str, asyncio.Task[Pass]] = {}
+        self._early: dict[str, tuple[asyncio.Task[Pass], asyncio.Semaphore]] = {}
 
     def start(self, skill: Skill, items: Sequence[Item], *, label: str, priority: int) -> None:
         """Starts a pass in the background, to be picked up under the same label."""
-        if items:
-            self._early[label] = asyncio.ensure_future(self._run(skill, items, label, priority))
+        slots = asyncio.Semaphore(max(1, self._context.config.env.workers // 2))
+        self._early[label] = asyncio.ensure_future(self._run_early(skill, items, label, priority, slots)), slots
 
     async def get(self, skill: Skill, items: Sequence[Item], *, label: str, priority: int) -> Pass:
         """The pass, whether it was started early or not."""
-        early = self._early.pop(label, None)
-        if early is None:
+        early, slots = self._early.pop(label, (None, None))
+        if early is None or slots is None:
             return await self._run(skill, items, label, priority)
+        for _ in range(self._context.config.env.workers):
+            slots.release()  # its turn has come: it is not held back any more
         try:
             return await early
         finally:
@@ -45,15 +55,25 @@ class Passes:
 
     async def close(self) -> None:
         """Cancels what was started and never asked for; its requests in flight are still paid and kept."""
-        await cancel_all(self._early.values())
-        for task in self._early.values():
+        tasks = [task for task, _ in self._early.values()]
+        self._early.clear()
+        await cancel_all(tasks)
+        for task in tasks:
             if not task.cancelled():
                 task.exception()
-        self._early.clear()
 
-    async def _run(self, skill: Skill, items: Sequence[Item], label: str, priority: int) -> Pass:
+    async def _run_early(
+        self, skill: Skill, items: Sequence[Item], label: str, priority: int, slots: asyncio.Semaphore
+    ) -> Pass:
+        await asyncio.sleep(_HEAD_START)
+        return await self._run(skill, items, label, priority, slots)
+
+    async def _run(
+        self, skill: Skill, items: Sequence[Item], label: str, priority: int, slots: asyncio.Semaphore | None = None
+    ) -> Pass:
         scope = self._context.scope()
-        return Pass(await evaluate(scope, skill, items, label=label, priority=priority), scope)
+        done = await evaluate(scope, skill, items, label=label, priority=priority, slots=slots)
+        return Pass(done, scope)
 
 
 def pass_files(context: Context, directory: str, done: Pass) -> dict[str, bytes]:

@@ -71,7 +71,7 @@ async def _train(prepared: Prepared, folder: RunFolder, environ: Mapping[str, st
                 await check_models(models)
                 return await trainer.run()
 
-            summary, stop = await until_stopped(work(), meter)
+            summary, stop = await until_stopped(work(), meter, events)
     finally:
         meter.close()
     if summary is not None:
@@ -84,7 +84,9 @@ async def _train(prepared: Prepared, folder: RunFolder, environ: Mapping[str, st
     return Ending(folder.root, summary, stop.reason, stop.detail)
 
 
-async def until_stopped(work: Coroutine[Any, Any, T], meter: SpendMeter) -> tuple[T | None, StopRequested | None]:
+async def until_stopped(
+    work: Coroutine[Any, Any, T], meter: SpendMeter, events: Events
+) -> tuple[T | None, StopRequested | None]:
     """The result of ``work``, or why it stopped: a budget, too many errors, or Ctrl-C (SIGINT, SIGTERM).
 
     A ``ModelError`` that ends a run (a refused key) is a stop for ``error``.
@@ -94,6 +96,7 @@ async def until_stopped(work: Coroutine[Any, Any, T], meter: SpendMeter) -> tupl
 
     def interrupt() -> None:
         meter.stop(interrupted)
+        events.emit("note", text="stopping: requests in flight are waited for; a second Ctrl-C ends at once")
         task.cancel()
 
     with _signals(interrupt):

@@ -15,6 +15,7 @@ _T = (
     *(2.200985, 2.178813, 2.160369, 2.144787, 2.131450, 2.119905, 2.109816, 2.100922, 2.093024, 2.085963),
     *(2.079614, 2.073873, 2.068658, 2.063899, 2.059539, 2.055529, 2.051831, 2.048407, 2.045230, 2.042272),
 )
+_ROUNDING = 1e-12
 _FLIPS = 10_000
 _EXACT_UP_TO = 13  # 2 ** 13 sign patterns are fewer than _FLIPS random ones
 _UNIT = 2.0**-20  # sign flips add up differences in whole multiples of this
@@ -53,7 +54,7 @@ def paired_lift(before: Mapping[str, float], after: Mapping[str, float], seed: i
     n = len(ids)
     if n == 0:
         return None
-    differences = [after[item_id] - before[item_id] for item_id in ids]
+    differences = [_difference(after[item_id], before[item_id]) for item_id in ids]
     wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     if all(d in (-1, 0, 1) for d in differences):
         p_value = sign_test(wins, losses)
@@ -76,11 +77,16 @@ def paired_lift(before: Mapping[str, float], after: Mapping[str, float], seed: i
     )
 
 
+def _difference(after: float, before: float) -> float:
+    difference = after - before
+    return difference if abs(difference) > _ROUNDING else 0.0
+
+
 def sign_test(wins: int, losses: int) -> float:
     """The exact two-sided p-value of rises being as likely as falls (for pass or fail: the exact McNemar test)."""
     changed = wins + losses
-    tail: int = sum(math.comb(changed, k) for k in range(min(wins, losses) + 1))
-    return min(1.0, 2 * tail / 2**changed)
+    tail = sum(math.comb(changed, k) for k in range(min(wins, losses) + 1))
+    return min(1.0, 2 * tail / (1 << changed))
 
 
 def _tango_interval(wins: int, losses: int, n: int) -> tuple[float, float]:
@@ -150,7 +156,7 @@ def _sign_flip_test(differences: Sequence[float], seed: int) -> float:
         return abs(2 * positive - total) >= observed
 
     if count <= _EXACT_UP_TO:
-        return sum(map(reaches, range(2**count))) / 2**count
+        return sum(map(reaches, range(1 << count))) / (1 << count)
     draw = random.Random(seed).getrandbits
     # The observed signs are one of the patterns, so the p-value is never 0.
     return (sum(reaches(draw(count)) for _ in range(_FLIPS)) + 1) / (_FLIPS + 1)

@@ -8,7 +8,6 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-
 from skillopt.models.types import Message, Request
 from skillopt.optimizer.context import OptimizerContext, Settings
 from skillopt.skill import Skill

@@ -1,0 +1,41 @@
+"""``skillopt demo``: the quick start, on a model that runs on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skillopt.cli.edge import Shell, guarded
+from skillopt.cli.options import add_plain, make_parser, read_configuration, with_out_root
+from skillopt.cli.train import run_training
+from skillopt.config.flags import add_flags, parse_args
+
+CONFIG = "configs/quickstart.yaml"
+OUT_ROOT = "outputs/quickstart"
+_INTRODUCTION = """\
+SkillOpt demo: a small model on this machine works on a training split with a short skill document. The same
+model reads what went wrong and proposes edits; an edit stays only if the skill then scores higher on the
+validation split. In the end the first and the best skill meet a held-out test split. Nothing leaves this machine."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the quick start and returns the exit status."""
+    return guarded(lambda shell: _demo(shell, argv))
+
+
+def _demo(shell: Shell, argv: Sequence[str] | None) -> int:
+    parser = make_parser("skillopt demo", "Trains a small skill on a model that runs on this machine.")
+    parser.usage = "%(prog)s [options] [section.key=value ...]"
+    add_flags(parser, "train")
+    parser.set_defaults(config=CONFIG)
+    for action in parser._actions:
+        action.required = False
+    add_plain(parser)
+    args = parse_args(parser, argv)
+    # Other values than last time go into a folder beside it, which reuses the answers that are still valid.
+    args.overrides = ["runtime.resume_policy=fork", *args.overrides]
+    config, environ = read_configuration(shell, args, args.config)
+    config = with_out_root(config, OUT_ROOT)
+    if not args.dry_run and config.model.backend == "local":
+        for line in _INTRODUCTION.splitlines():
+            shell.say(line)
+    return run_training(shell, args, config, environ)

@@ -1,0 +1,187 @@
+"""Reads run folders without writing in them: of this version or the published one, finished, stopped, or at work."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from skillopt.config import Config, ConfigError, from_flat, iter_keys, load_config
+
+JOURNAL = "journal.sqlite"
+_MARKS = (JOURNAL, "runtime_state.json", "history.json")
+_ENDS = ("run_started", "run_finished", "run_stopped")
+_TAIL = 1 << 20
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """What a run folder says of itself. A file that is not there is empty; ``torn`` names those that do not parse.
+
+    ``last_event`` is the newest start or end of a process that is written in ``events.jsonl`` ({} without one),
+    ``spent`` the requests and tokens that the journal counts (None without a journal), ``in_use`` whether a process
+    works in the folder now.
+    """
+
+    root: Path
+    config: Mapping[str, Any]
+    rows: tuple[Mapping[str, Any], ...]
+    pointers: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    evaluation: Mapping[str, Any]
+    last_event: Mapping[str, Any]
+    spent: tuple[int, int] | None
+    in_use: bool
+    has_journal: bool
+    torn: tuple[str, ...]
+
+
+def is_run(root: Path) -> bool:
+    """Whether ``root`` is the folder of a training run or an evaluation."""
+    return (root / "config.json").is_file() and any((root / name).is_file() for name in _MARKS)
+
+
+def run_of_skill(skill: Path) -> Path | None:
+    """The run folder that a skill file lies in, at whatever depth; None when it lies in none."""
+    return next((parent for parent in skill.absolute().parents if is_run(parent)), None)
+
+
+def config_of_run(root: Path) -> Config:
+    """The configuration that the run in ``root`` was made with. Raises ``ConfigError``."""
+    path = root / "config.json"
+    try:
+        flat = json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise ConfigError(f"{root} is not a run folder: it has no config.json") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    if not isinstance(flat, dict):
+        raise ConfigError(f"{path} is not the configuration of a run")
+    # The file holds what came of some keys (the size of the split, the providers); the journal what was asked for.
+    known = {info.dotted for info in iter_keys()}
+    asked = {key: value for key, value in _identity(root).get("config", {}).items() if key in known}
+    return load_config(None, (), asked, base=from_flat(flat))
+
+
+def read_run(root: Path) -> RunFiles:
+    """Everything a folder says. Raises ``ConfigError`` when it is the folder of no run."""
+    if not any((root / name).is_file() for name in ("config.json", *_MARKS)):
+        raise ConfigError(f"{root} is not a run folder: it has no config.json and no journal")
+    torn: list[str] = []
+
+    def mapping(name: str) -> Mapping[str, Any]:
+        value = _json(root / name, torn)
+        return value if isinstance(value, dict) else {}
+
+    rows = _json(root / "history.json", torn)
+    return RunFiles(
+        root=root.absolute(),
+        config=mapping("config.json"),
+        rows=tuple(row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else (),
+        pointers=mapping("runtime_state.json"),
+        summary=mapping("summary.json"),
+        evaluation=mapping("eval_summary.json"),
+        last_event=_last_event(root / "events.jsonl"),
+        spent=spent_in(root),
+        in_use=_in_use(root / ".lock"),
+        has_journal=(root / JOURNAL).is_file(),
+        torn=tuple(torn),
+    )
+
+
+def anchored(root: Path, stored: Any, default: str) -> Path:
+    """A path that a run stored, in the folder where the run lies now: the longest end of it that is there."""
+    pure = PureWindowsPath(stored) if "\\" in str(stored) else PurePosixPath(str(stored or ""))
+    parts = [part for part in pure.parts if part != pure.anchor and part != ".."]
+    ends = (root.joinpath(*parts[start:]) for start in range(len(parts)))
+    return next((end for end in ends if end.is_file()), root / default)
+
+
+def _json(path: Path, torn: list[str]) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        torn.append(path.name)
+        return None
+
+
+def _last_event(path: Path) -> Mapping[str, Any]:
+    """Events are long only in number: the end of the file is enough, unless a process stopped without a word."""
+    try:
+        with open(path, "rb") as handle:
+            size = handle.seek(0, os.SEEK_END)
+            handle.seek(max(0, size - _TAIL))
+            lines = handle.read().splitlines()
+    except OSError:
+        return {}
+    for line in reversed(lines):
+        if any(f'"event": "{kind}"'.encode() in line for kind in _ENDS):
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and event.get("event") in _ENDS:
+                return event
+    return {}
+
+
+def _query(root: Path, sql: str) -> tuple[Any, ...] | None:
+    """The first row of a query on the journal, read-only; None when it cannot be read."""
+    path = root / JOURNAL
+    if not path.is_file():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)) as db:
+            row: tuple[Any, ...] | None = db.execute(sql).fetchone()
+            return row
+    except sqlite3.Error:
+        return None
+
+
+def spent_in(root: Path) -> tuple[int, int] | None:
+    """Requests and tokens that the journal in ``root`` counts; None when it cannot be read."""
+    row = _query(root, "SELECT COUNT(*), TOTAL(prompt_tokens + completion_tokens) FROM requests")
+    return None if row is None else (int(row[0]), int(row[1]))
+
+
+def _identity(root: Path) -> Mapping[str, Any]:
+    row = _query(root, "SELECT value FROM meta WHERE key='identity'")
+    value = json.loads(row[0]) if row else {}
+    return value if isinstance(value, dict) else {}
+
+
+def _in_use(lock: Path) -> bool:
+    """Whether a process holds the run's lock. It is asked for shared and for an instant, and never created."""
+    if not lock.is_file():
+        return False
+    if sys.platform == "win32":
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(lock, timeout=0):
+                return False
+        except Timeout:
+            return True
+    import fcntl
+
+    try:
+        handle = os.open(lock, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a file system without locks
+    finally:
+        os.close(handle)
+    return False
