@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-if find_spec("skillopt") is None:
+if (found := find_spec("skillopt")) is None or found.origin is None:  # not installed, or a folder of that name
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from skillopt.cli.eval_only import main

@@ -30,8 +30,8 @@ async def gather_both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any,
 
 async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
     """Cancels what still runs and waits for it; what the tasks raise is dropped (their owner has seen it or left)."""
-    rest = [task for task in tasks if not task.done()]
-    for task in rest:
+    found = list(tasks)
+    for task in found:
         task.cancel()
-    if rest:
-        await asyncio.gather(*rest, return_exceptions=True)
+    if found:  # those that are done too: an exception that nobody fetched would be reported as lost
+        await asyncio.gather(*found, return_exceptions=True)

@@ -117,6 +117,8 @@ def test_what_a_value_means(override: str, value: Any) -> None:
         ("env.split_ratio=a:b:c", "three positive whole numbers"),
         ("model.base_url=localhost:8000", "must begin with http"),
         ("model.base_url=ftp://x", "must begin with http"),
+        ("model.base_url=http:///v1", "must begin with http"),
+        ("model.base_url=httpx", "must begin with http"),
         ("env.max_turns=3", "can only be 1"),
         ("train.train_size=1.5", "whole number"),
     ],

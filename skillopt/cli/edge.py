@@ -29,6 +29,7 @@ _EXPECTED: Mapping[str, int] = {
     "skillopt.models.errors.ModelError": FAILED,
     "builtins.OSError": FAILED,
 }
+_STOP = "skillopt.models.errors.StopRequested"
 _STOPS: Mapping[str, int] = {"budget": 0, "interrupted": INTERRUPTED}
 
 
@@ -82,11 +83,14 @@ def guarded(command: Callable[[Shell], int]) -> int:
 
 def failed(shell: Shell, error: Exception) -> int:
     """Says what went wrong; the exit status for it."""
-    for kind in type(error).__mro__:
-        status = _EXPECTED.get(f"{kind.__module__}.{kind.__qualname__}")
-        if status is not None:
+    for name in (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__):
+        if name == _STOP:
+            reason = str(getattr(error, "reason", ""))
+            shell.complain(f"stopped ({reason}): {error}")
+            return status_of_stop(reason)
+        if name in _EXPECTED:
             shell.complain(f"error: {error}")
-            return status
+            return _EXPECTED[name]
     shell.complain("".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip())
     shell.complain("This is a fault in SkillOpt. What was finished is kept; the same command goes on from there.")
     return FAILED

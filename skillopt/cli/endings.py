@@ -37,7 +37,7 @@ def closing(
         return Closing((*([said] if detail else []), *summary_lines(summary, root)), (), 0)
     status = status_of_stop(reason)
     lines = (*stopped_lines(summary, root, spent), f"Output saved to: {root}")
-    cause = detail if detail.startswith(reason) else f"stopped ({reason}): {detail}"
+    cause = detail if reason == "interrupted" else f"stopped ({reason}): {detail}"
     last = (f"go on with: {how_to_go_on(root, detail)}", cause)
     return Closing((*lines, *last), (), status) if status == 0 else Closing(lines, last, status)
 

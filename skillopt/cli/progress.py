@@ -96,7 +96,7 @@ def _step_started(p: Progress, f: Mapping[str, Any]) -> Progress:
 
 
 def _step_done(p: Progress, f: Mapping[str, Any]) -> Progress:
-    p = _counted(p, f["row"])
+    p = replace(_counted(p, f["row"]), stage="")
     skipped = str(f["row"]["action"]).startswith("skip")
     return replace(p, covered=p.covered + (p.val_items if skipped else 0))
 

@@ -138,8 +138,11 @@ def _query(root: Path, sql: str) -> tuple[Any, ...] | None:
     path = root / JOURNAL
     if not path.is_file():
         return None
+    # Without a write-ahead log nobody writes, and SQLite need not put its shared memory beside the journal.
+    log = path.with_name(f"{JOURNAL}-wal")
+    how = "mode=ro" if log.is_file() else "mode=ro&immutable=1"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)) as db:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=2.0)) as db:
             row: tuple[Any, ...] | None = db.execute(sql).fetchone()
             return row
     except sqlite3.Error:

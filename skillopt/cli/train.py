@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillopt.cli.edge import INTERRUPTED, Shell, guarded
 from skillopt.cli.endings import closing, how_to_go_on
@@ -15,6 +16,9 @@ from skillopt.cli.options import add_plain, elsewhere, make_parser, new_folder, 
 from skillopt.cli.runfolder import spent_in
 from skillopt.config import Config
 from skillopt.config.flags import add_flags, parse_args
+
+if TYPE_CHECKING:
+    from skillopt.engine.prepare import Prepared
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,7 +77,21 @@ def dry_run(shell: Shell, config: Config, environ: Mapping[str, str]) -> int:
         shell.say(line)
     for part in parts:
         shell.say(part.line())
-    state = "is there: what it holds is not sent again" if os.path.isdir(config.env.out_root) else "would be made"
-    shell.say(f"run folder: {config.env.out_root} ({state})")
+    for line in folder_lines(prepared, Path(config.env.out_root)):
+        shell.say(line)
     shell.say("dry run: nothing was sent")
     return 0
+
+
+def folder_lines(prepared: Prepared, root: Path) -> list[str]:
+    """What a run would find in its folder."""
+    from skillopt.engine.resume import TRAINING, difference, identity, made_with
+
+    made, wanted = made_with(root), identity(prepared, TRAINING)
+    if made is None:
+        return [f"run folder: {root} (would be made)"]
+    if made == wanted:
+        return [f"run folder: {root} (is there: what it holds is not sent again)"]
+    policy = prepared.config.runtime.resume_policy
+    lines = [f"run folder: {root} was made otherwise (runtime.resume_policy={policy}):"]
+    return lines + [f"  {line}" for line in (difference(made, wanted) if made["kind"] == TRAINING else [made["kind"]])]

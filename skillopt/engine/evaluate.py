@@ -199,4 +199,5 @@ class _Progress:
             hard=score.hard if score else None,
             status=rollout.outcome.status,
             error=rollout.outcome.message if isinstance(rollout.outcome, Failure) else None,
+            tokens=self._context.meter.tokens,
         )

@@ -11,7 +11,7 @@ from skillopt.engine.evaluate import item_scores, means
 from skillopt.engine.passes import Pass, Passes, pass_files
 from skillopt.engine.state import ItemScores, RunState
 from skillopt.engine.summary import Tests, summarise
-from skillopt.run.folder import FINISH, dump_json
+from skillopt.run.folder import FINISH, TEST, dump_json
 from skillopt.skill import Skill
 
 
@@ -38,7 +38,7 @@ async def finish(context: Context, passes: Passes, initial: Skill, state: RunSta
         keys |= test_keys
     files |= state_files(context.config, state)
     final_scores = item_scores(final.evaluation) if final else state.current_scores
-    context.folder.commit("test", {"state": state.model_dump()}, files, keys)
+    context.folder.commit(TEST, {"state": state.model_dump()}, files, keys)
     summary = summarise(context, state, tests, final_scores, stop_reason="completed")
     context.folder.commit(
         FINISH, {"state": state.model_dump(), "summary": summary}, {"summary.json": dump_json(summary)}
@@ -47,10 +47,11 @@ async def finish(context: Context, passes: Passes, initial: Skill, state: RunSta
 
 
 def promoted(context: Context, state: RunState, scores: ItemScores) -> RunState:
-    """The last skill becomes the best one when its selection score is strictly higher."""
+    """The last skill becomes the best one when its selection score is strictly higher, or when there are no selection
+    items to tell."""
     score, best = score_of(context.config, scores), score_of(context.config, state.best_scores)
     state = state.but(current_scores=scores)
-    if score is None or (best is not None and score <= best):
+    if context.selection_items and (score is None or (best is not None and score <= best)):
         return state
     return state.but(best=state.current, best_scores=scores, best_step=state.step, best_origin=state.current_origin)
 

@@ -24,14 +24,15 @@ async def current_measured(scope: Scope, state: RunState, label: str) -> RunStat
 def judged(
     context: Context, state: RunState, candidate: Skill, evaluation: Evaluation, origin: str
 ) -> tuple[RunState, Verdict]:
-    """The gate's verdict, and the state it leads to. Pure."""
+    """The gate's verdict, and the state it leads to. Without selection items (and so without a gate) nothing tells one
+    skill from another: the newest is the best. Pure."""
     config = context.config.evaluation
     rule = Strict(metric=config.gate_metric, weight=config.gate_mixed_weight, use_gate=config.use_gate)
     verdict = rule.decide(evaluation.outcomes, outcomes(state.current_scores), outcomes(state.best_scores))
     scores = item_scores(evaluation)
     if verdict.action != "reject":
         state = state.but(current=candidate.text, current_origin=origin, current_scores=scores)
-    if verdict.new_best:
+    if verdict.new_best or not context.selection_items:
         state = state.but(best=candidate.text, best_origin=origin, best_scores=scores, best_step=state.step)
     return state, verdict
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Protocol
 
 from skillopt.concurrency import gather_all
 from skillopt.config import Config
@@ -13,13 +14,29 @@ from skillopt.models.limiter import Limiter
 from skillopt.models.openai import OpenAIChat, open_session
 from skillopt.models.probe import probe
 from skillopt.models.providers import ResolvedRole
-from skillopt.models.types import ModelSpec
+from skillopt.models.types import ChatModel, Meter, ModelSpec
 from skillopt.run.folder import RunFolder
 from skillopt.run.journaled import JournaledModel
-from skillopt.run.spend import SpendMeter
 from skillopt.types import Role
 
+Clients = Mapping[Role, ChatModel]
 Models = Mapping[Role, JournaledModel]
+
+
+class OpenClients(Protocol):
+    """A way to reach the models of a run: gives a client for each role that is open as long as the context lasts.
+
+    Every request that a client sends has to be admitted by the meter and booked with it.
+    """
+
+    def __call__(
+        self,
+        config: Config,
+        roles: Mapping[Role, ResolvedRole],
+        meter: Meter,
+        environ: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> AbstractAsyncContextManager[Clients]: ...
 
 
 class RoleError(Exception):
@@ -31,33 +48,40 @@ class RoleError(Exception):
 
 
 @asynccontextmanager
-async def open_models(
+async def open_clients(
     config: Config,
     roles: Mapping[Role, ResolvedRole],
-    folder: RunFolder,
-    meter: SpendMeter,
+    meter: Meter,
     environ: Mapping[str, str],
     say: Callable[[str], None],
-) -> AsyncIterator[Models]:
-    """The models by role, each behind the journal; an embedded server runs as long as the context.
-
-    Requests in flight when the context ends are waited for and kept: they are paid.
-    """
+) -> AsyncIterator[Clients]:
+    """The clients over HTTP; an embedded server runs as long as the context."""
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(open_session())
         urls = await _serve_locally(stack, roles, environ, say)
         caps: Mapping[Role, int] = {"target": config.env.workers, "optimizer": config.gradient.analyst_workers}
         limiters: dict[str, Limiter] = {}
-        models: dict[Role, JournaledModel] = {}
+        clients: dict[Role, ChatModel] = {}
         for role, resolved in roles.items():
             url = urls.get(resolved.spec.model, resolved.spec.base_url)
             limiter = limiters.setdefault(url, Limiter(caps))
-            client = OpenAIChat.of(resolved, session, limiter, meter, base_url=url)
-            models[role] = JournaledModel(client, folder.journal)
+            clients[role] = OpenAIChat.of(resolved, session, limiter, meter, base_url=url)
+        yield clients
+
+
+@asynccontextmanager
+async def journaled(
+    clients: AbstractAsyncContextManager[Clients], folder: RunFolder, grace: float
+) -> AsyncIterator[Models]:
+    """The models by role, each behind the journal of the run.
+
+    Requests in flight when the context ends are waited for and kept, up to ``grace`` seconds: they are paid.
+    """
+    async with clients as opened:
+        models = {role: JournaledModel(client, folder.journal) for role, client in opened.items()}
         try:
             yield models
         finally:
-            grace = min(config.model.timeout_seconds, 30.0)
             await asyncio.gather(*(model.drain(grace) for model in models.values()))
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from skillopt.concurrency import cancel_all
-from skillopt.engine.context import Context, Scope
+from skillopt.engine.context import Context, Priority, Scope
 from skillopt.engine.evaluate import Evaluation, evaluate, rollout_files
 from skillopt.skill import Skill
 from skillopt.types import Item
 
+T = TypeVar("T")
 
 _HEAD_START = 0.02
 """Seconds that the critical path has to queue its calls before an early pass queues its own."""
@@ -28,18 +30,22 @@ class Pass:
 class Passes:
     """Runs each pass once; one that was started early is picked up by whoever asks for it in its turn.
 
-    Early passes fill the places that the critical path leaves free: they let it queue first, and hold at most half of
-    the places, so that it never waits for more than one call of theirs.
+    Early passes fill the places that the critical path leaves free: they let it queue first, and those that are needed
+    only much later hold at most a quarter of the places, so that it seldom waits for a call of theirs to end.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._early: dict[str, tuple[asyncio.Task[Pass], asyncio.Semaphore]] = {}
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self, skill: Skill, items: Sequence[Item], *, label: str, priority: int) -> None:
         """Starts a pass in the background, to be picked up under the same label."""
-        slots = asyncio.Semaphore(max(1, self._context.config.env.workers // 2))
-        self._early[label] = asyncio.ensure_future(self._run_early(skill, items, label, priority, slots)), slots
+        workers = self._context.config.env.workers
+        slots = asyncio.Semaphore(workers if priority <= Priority.BASELINE else max(1, workers // 4))
+        task = asyncio.ensure_future(self._run_early(skill, items, label, priority, slots))
+        task.add_done_callback(self._ended)
+        self._early[label] = task, slots
 
     async def get(self, skill: Skill, items: Sequence[Item], *, label: str, priority: int) -> Pass:
         """The pass, whether it was started early or not."""
@@ -53,8 +59,28 @@ class Passes:
         finally:
             await cancel_all([early])
 
+    async def beside(self, work: Coroutine[Any, Any, T]) -> T:
+        """``work``, which an early pass that fails ends at once: what fails now would fail in its turn, after all that
+        is paid until then."""
+        task = asyncio.ensure_future(work)
+        try:
+            waiting: set[asyncio.Future[Any]] = {task, self._broken}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if self._broken.done() and not task.done():
+                self._broken.result()
+            return await task
+        finally:
+            await cancel_all([task])
+
+    def _ended(self, early: asyncio.Task[Pass]) -> None:
+        error = None if early.cancelled() else early.exception()
+        if error is not None and not self._broken.done():
+            self._broken.set_exception(error)
+
     async def close(self) -> None:
         """Cancels what was started and never asked for; its requests in flight are still paid and kept."""
+        if not self._broken.cancel():
+            self._broken.exception()  # whoever waited has seen it
         tasks = [task for task, _ in self._early.values()]
         self._early.clear()
         await cancel_all(tasks)

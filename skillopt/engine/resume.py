@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from skillopt.config import explain_difference, fingerprint
 from skillopt.engine.prepare import Prepared
-from skillopt.run.folder import JOURNAL, RunFolder, peek_meta
+from skillopt.run.folder import ENDS, JOURNAL, RunFolder, peek_meta
 from skillopt.types import Item
 
 Kind = Literal["training", "evaluation"]
@@ -29,7 +29,7 @@ def open_run(prepared: Prepared, kind: Kind, mask: Callable[[str], str]) -> RunF
     replies that are still valid; ``force`` goes on in it. Raises ``ResumeError`` or ``FolderError``.
     """
     root = Path(prepared.config.env.out_root).absolute()
-    wanted = identity(prepared, kind)
+    wanted: dict[str, Any] = json.loads(mask(json.dumps(identity(prepared, kind))))
     made = made_with(root)
     policy = prepared.config.runtime.resume_policy
     if made is None or made == wanted:
@@ -37,7 +37,7 @@ def open_run(prepared: Prepared, kind: Kind, mask: Callable[[str], str]) -> RunF
     if made["kind"] != kind:
         raise ResumeError(f"{root} is the folder of another kind of run ({made['kind']}); choose another out_root")
     if policy == "force":
-        return _open(root, wanted, mask)
+        return _open(root, wanted, mask, unfinished=True)
     if policy == "fork":
         return _fork(root, wanted, mask)
     lines = "\n".join(f"  {line}" for line in difference(made, wanted))
@@ -49,7 +49,8 @@ def open_run(prepared: Prepared, kind: Kind, mask: Callable[[str], str]) -> RunF
 
 
 def identity(prepared: Prepared, kind: Kind) -> dict[str, Any]:
-    """What must be the same for a run to go on: the configuration, the models, the items, the first skill."""
+    """What must be the same for a run to go on: the configuration, the models, the environment, the items, the first
+    skill."""
     models = {
         role: {"provider": resolved.spec.provider, "model": resolved.spec.model, "base_url": resolved.spec.base_url}
         for role, resolved in prepared.roles.items()
@@ -61,6 +62,7 @@ def identity(prepared: Prepared, kind: Kind) -> dict[str, Any]:
         "kind": kind,
         "config": fingerprint(prepared.config),
         "models": models,
+        "env_version": prepared.env.version,
         "items": items,
         "skill": prepared.skill.hash,
     }
@@ -82,6 +84,8 @@ def difference(made: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
             for key, value in spec.items()
             if made["models"][role][key] != value
         ]
+    if made["env_version"] != wanted["env_version"]:
+        lines.append(f"version of the environment: {made['env_version']} -> {wanted['env_version']}")
     for split, (count, digest) in wanted["items"].items():
         if made["items"][split] != [count, digest]:
             lines.append(f"{split} items: {made['items'][split][0]} -> {count} (other ids, contents or order)")
@@ -90,8 +94,11 @@ def difference(made: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _open(root: Path, wanted: dict[str, Any], mask: Callable[[str], str]) -> RunFolder:
+def _open(root: Path, wanted: dict[str, Any], mask: Callable[[str], str], *, unfinished: bool = False) -> RunFolder:
+    """The folder, from now on of a run as ``wanted``. ``unfinished`` lets a finished run go on."""
     folder = RunFolder(root, mask)
+    if unfinished:
+        folder.journal.withdraw(ENDS)
     folder.journal.set_meta("identity", json.dumps(wanted))
     return folder
 
@@ -101,11 +108,15 @@ def _fork(root: Path, wanted: dict[str, Any], mask: Callable[[str], str]) -> Run
     while True:
         beside = root.with_name(f"{root.name}-fork{number}")
         made = made_with(beside)
-        if made == wanted or (made is None and not (beside.exists() and any(beside.iterdir()))):
+        if made == wanted or (made is None and _is_free(beside)):
             folder = _open(beside, wanted, mask)
             folder.journal.adopt_replies(root / JOURNAL)
             return folder
         number += 1
+
+
+def _is_free(path: Path) -> bool:
+    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def _digest(items: Sequence[Item]) -> str:

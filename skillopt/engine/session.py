@@ -6,14 +6,14 @@ import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from skillopt.concurrency import cancel_all
-from skillopt.config import Redactor, flatten
+from skillopt.config import Config, Redactor, flatten
 from skillopt.engine.context import Context
-from skillopt.engine.models import RoleError, check_models, open_models
+from skillopt.engine.models import OpenClients, RoleError, check_models, journaled, open_clients
 from skillopt.engine.prepare import Prepared
 from skillopt.engine.resume import TRAINING, open_run
 from skillopt.engine.state import RunState
@@ -23,6 +23,7 @@ from skillopt.models.errors import ModelError, StopRequested
 from skillopt.run.events import EventLog, Events, Listener
 from skillopt.run.folder import FINISH, RunFolder, dump_json
 from skillopt.run.spend import Caps, SpendMeter
+from skillopt.skill import Skill
 
 T = TypeVar("T")
 
@@ -38,9 +39,13 @@ class Ending:
 
 
 async def train(
-    prepared: Prepared, environ: Mapping[str, str], redactor: Redactor, listeners: Sequence[Listener]
+    prepared: Prepared,
+    environ: Mapping[str, str],
+    redactor: Redactor,
+    listeners: Sequence[Listener],
+    connect: OpenClients = open_clients,
 ) -> Ending:
-    """Trains, or goes on training, in the run folder of the configuration.
+    """Trains, or goes on training, in the run folder of the configuration. ``connect`` opens the models.
 
     Raises ``FolderError`` or ``ResumeError`` when the folder is refused and ``RoleError`` when a model does not answer:
     then nothing was spent but the probes.
@@ -50,20 +55,25 @@ async def train(
         folder.restore()
         if finished is not None:
             return Ending(folder.root, finished["summary"], "completed", "already finished")
+        # A secret in the first skill must reach no prompt and no file.
+        prepared = replace(prepared, skill=Skill(redactor.mask(prepared.skill.text)))
         log = EventLog(folder.root / "events.jsonl", redactor.mask)
         try:
-            return await _train(prepared, folder, environ, Events(log, *listeners))
+            return await _train(prepared, folder, environ, Events(log, *listeners), connect)
         finally:
             log.close()
 
 
-async def _train(prepared: Prepared, folder: RunFolder, environ: Mapping[str, str], events: Events) -> Ending:
+async def _train(
+    prepared: Prepared, folder: RunFolder, environ: Mapping[str, str], events: Events, connect: OpenClients
+) -> Ending:
     config = prepared.config
     meter = SpendMeter(folder.journal, caps_of(prepared))
     _announce(prepared, folder, events)
     folder.write({"config.json": dump_json(run_config(prepared))})
     try:
-        async with open_models(config, prepared.roles, folder, meter, environ, _say(events)) as models:
+        clients = connect(config, prepared.roles, meter, environ, _say(events))
+        async with journaled(clients, folder, grace_of(config)) as models:
             context = Context(config, prepared.env, prepared.items, folder, models, meter, events, prepared.steps)
             trainer = Trainer(context, prepared.plan, prepared.skill)
 
@@ -72,6 +82,9 @@ async def _train(prepared: Prepared, folder: RunFolder, environ: Mapping[str, st
                 return await trainer.run()
 
             summary, stop = await until_stopped(work(), meter, events)
+    except RoleError as error:
+        events.emit("run_stopped", reason="error", detail=str(error))
+        raise
     finally:
         meter.close()
     if summary is not None:
@@ -150,6 +163,11 @@ def last_state(folder: RunFolder) -> RunState | None:
     """The state of the newest commit that holds one."""
     states = [record["state"] for record in folder.journal.records("") if "state" in record]
     return RunState.model_validate(states[-1]) if states else None
+
+
+def grace_of(config: Config) -> float:
+    """How long requests in flight are waited for when a run ends, in seconds."""
+    return min(config.model.timeout_seconds, 30.0)
 
 
 def caps_of(prepared: Prepared) -> Caps:

@@ -22,7 +22,7 @@ from skillopt.models.errors import StopRequested
 from skillopt.optimizer.aggregate import aggregate
 from skillopt.optimizer.context import OptimizerContext, Settings
 from skillopt.optimizer.minibatch import Minibatch, Minibatcher
-from skillopt.optimizer.reflect import Reflection, analyse, patches_of
+from skillopt.optimizer.reflect import STAGE, Reflection, analyse, patches_of
 from skillopt.optimizer.rejected import from_json, render, to_json
 from skillopt.optimizer.schedule import make_schedule
 from skillopt.optimizer.select import decide_learning_rate, select
@@ -41,7 +41,7 @@ async def propose(context: Context, state: RunState, plan: StepPlan[Item]) -> Pr
     watch = Stopwatch()
     batches = await roll_and_reflect(scope, settings, told, plan, watch)
     proposal = Proposal(scope, skill, plan, watch, batches)
-    _check_analysts(context, proposal.reflections)
+    _check_analysts(scope, proposal.reflections)
     failures, successes = (patches_of(proposal.reflections, kind) for kind in ("failure", "success"))
     if not failures and not successes:
         return proposal
@@ -132,8 +132,12 @@ async def _batch(
     return BatchResult(batch, evaluation, tuple(reflections))
 
 
-def _check_analysts(context: Context, reflections: tuple[Reflection, ...]) -> None:
-    """Ends the run when the optimizer does not work: every analyst failed, or too many for want of an answer."""
+def _check_analysts(scope: Scope, reflections: tuple[Reflection, ...]) -> None:
+    """Ends the run when the optimizer does not work: every analyst failed, or too many for want of an answer.
+
+    Replies that could not be read are then forgotten, so that the next process asks again and not only reads them.
+    """
+    context = scope.context
     failed = [reflection.error for reflection in reflections if reflection.error is not None]
     if not failed:
         return
@@ -145,6 +149,8 @@ def _check_analysts(context: Context, reflections: tuple[Reflection, ...]) -> No
             f"optimizer: {len(failed)} of {len(reflections)} analyst calls of one step failed "
             f"(runtime.max_error_rate={max_rate:g}); the last one: {failed[-1].message}"
         )
+        if len(failed) == len(reflections):
+            context.folder.journal.forget(scope.keys, STAGE)
         raise context.stop(StopRequested("error_rate", detail))
 
 

@@ -73,16 +73,16 @@ def test_fields(context: Context, tests: Tests | None) -> dict[str, Any]:
 
 
 def no_improvement(rows: Sequence[Mapping[str, Any]], state: RunState, stop_reason: str) -> str | None:
-    """Why the best skill is still the first one; None when it is not."""
+    """Why the best skill is still the first one; None when it is not, or when nothing but an early stop is to blame."""
     if state.best_origin != "initial_skill":
         return None
-    judged = any(not row["action"].startswith("skip") for row in rows)
-    if not judged and stop_reason != "completed":
-        return "budget_before_first_candidate"
-    if judged:
+    if any(not row["action"].startswith("skip") for row in rows):
         return "all_rejected"
-    proposed = any(row["action"] != "skip_no_patches" and row.get("n_edits_ranked") for row in rows)
-    return "no_edit_applied" if proposed else "no_edits_proposed"
+    if stop_reason == "budget":
+        return "budget_before_first_candidate"
+    if not rows:
+        return None
+    return "no_edit_applied" if any(row["n_patches"] for row in rows) else "no_edits_proposed"
 
 
 def epoch_stats(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -35,15 +35,19 @@ class Trainer:
     async def run(self) -> dict[str, Any]:
         """Trains to the end and returns the summary. Raises ``StopRequested`` or ``ModelError``, all work kept."""
         try:
-            state = self.start()
-            for epoch in self.plan:
-                self.start_epoch(state, epoch)
-                for step in epoch.steps:
-                    state = await self.step(state, step)
-                state = await self.end_epoch(state, epoch)
-            return await finish(self.context, self.passes, self.skill, state)
+            return await self.passes.beside(self.train())
         finally:
             await self.passes.close()
+
+    async def train(self) -> dict[str, Any]:
+        """The loop."""
+        state = self.start()
+        for epoch in self.plan:
+            self.start_epoch(state, epoch)
+            for step in epoch.steps:
+                state = await self.step(state, step)
+            state = await self.end_epoch(state, epoch)
+        return await finish(self.context, self.passes, self.skill, state)
 
     def start(self) -> RunState:
         """The state before step 1. The first skill's baseline and test begin in the background."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,9 +34,12 @@ class EventLog:
     """
 
     def __init__(self, path: Path, mask: Callable[[str], str]) -> None:
-        torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+        torn = _torn(path)
         self._mask = mask
-        self._handle: TextIO = open(path, "a", encoding="utf-8", newline="\n", buffering=1)  # noqa: SIM115
+        # A half surrogate of an item or a message must not end the run here.
+        self._handle: TextIO = open(  # noqa: SIM115
+            path, "a", encoding="utf-8", errors="replace", newline="\n", buffering=1
+        )
         if torn:
             self._handle.write("\n")
 
@@ -45,3 +49,12 @@ class EventLog:
 
     def close(self) -> None:
         self._handle.close()
+
+
+def _torn(path: Path) -> bool:
+    """Whether the file ends within a line."""
+    if not path.exists() or path.stat().st_size == 0:
+        return False
+    with open(path, "rb") as handle:
+        handle.seek(-1, os.SEEK_END)
+        return handle.read() != b"\n"

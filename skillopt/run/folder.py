@@ -16,6 +16,9 @@ from skillopt.run.journal import Journal
 
 JOURNAL = "journal.sqlite"
 FINISH = "finish"
+TEST = "test"
+ENDS = (TEST, FINISH)
+"""The commits of a run's end: without them it goes on."""
 # Files that a person or a script opens first: worth an fsync each. All others can be rendered again.
 _DURABLE = ("history.json", "runtime_state.json", "summary.json", "best_skill.md", "config.json")
 
@@ -25,8 +28,9 @@ class FolderError(ValueError):
 
 
 def dump_json(value: Any) -> bytes:
-    """The bytes of a JSON artifact: UTF-8, two-space indent, no NaN, newline at the end."""
-    return (json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode()
+    """The bytes of a JSON artifact: UTF-8, two-space indent, no NaN, newline at the end. A half surrogate, which UTF-8
+    cannot hold, becomes a question mark."""
+    return (json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode("utf-8", "replace")
 
 
 class RunFolder:
@@ -46,14 +50,16 @@ class RunFolder:
         except Timeout:
             raise FolderError(f"{root} is in use by another process; wait for it or choose another out_root") from None
         try:
-            self.journal = Journal(root / JOURNAL)
+            self.journal = Journal(root / JOURNAL, mask)
         except BaseException:
             self._lock.release()
             raise
 
     def close(self) -> None:
-        self.journal.close()
-        self._lock.release()
+        try:
+            self.journal.close()
+        finally:
+            self._lock.release()
 
     def __enter__(self) -> RunFolder:
         return self
@@ -76,7 +82,7 @@ class RunFolder:
     def restore(self) -> int:
         """Renders again every committed file that is missing, torn or changed. Returns how many."""
         files = list(self.journal.files())
-        remove_temporaries(self.root, {Path(path).parent for path, _ in files})
+        remove_temporaries(self.root, {Path(), *(Path(path).parent for path, _ in files)})
         return self._render(files)
 
     def _render(self, files: Iterable[tuple[str, bytes]]) -> int:
@@ -102,7 +108,7 @@ def peek_meta(root: Path, key: str) -> str | None:
     path = root / JOURNAL
     if not path.exists():
         return None
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
         try:
             row = db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
         except sqlite3.DatabaseError:

@@ -1,7 +1,8 @@
 """The journal of a run: one SQLite file that holds every reply, every request's cost, and every commit.
 
 A reply is written before it is used, so no paid call is paid twice; errors are never stored as replies. A commit is one
-transaction: the record, the files that are rendered from it, and the replies that it is charged with.
+transaction: the record, the files that are rendered from it, and the replies that it is charged with. No secret gets
+in: what is stored is masked, and a reply is used as it was stored.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import json
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,36 +67,51 @@ class JournalError(ValueError):
     """A journal that cannot be used; the message says why and what to do."""
 
 
-class Journal:
-    """One open journal. Not thread-safe: it belongs to one event loop."""
+class JournalWriteError(OSError):
+    """The journal cannot be written, for want of disk space as a rule. What was written before is whole."""
 
-    def __init__(self, path: Path) -> None:
+
+class Journal:
+    """One open journal. Not thread-safe: it belongs to one event loop. ``mask`` takes the secrets out of a text."""
+
+    def __init__(self, path: Path, mask: Callable[[str], str] = lambda text: text) -> None:
+        self._mask = mask
         self._db = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._prepare(path)
+        except BaseException:
+            self._db.close()
+            raise
+        self._known = self._stored_keys()
+        self._texts: set[str] = set()
+        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self._flushed: asyncio.Future[None] | None = None
+
+    def _prepare(self, path: Path) -> None:
         try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_SCHEMA)
+            version = self.meta("version")
+            self._stored_keys()
         except sqlite3.DatabaseError as error:
             raise JournalError(
                 f"{path} is not a usable journal ({error}); restore it from a copy or use another out_root"
             ) from error
-        version = self.meta("version")
         if version not in (None, _VERSION):
             raise JournalError(
                 f"{path} was written by another version of skillopt (journal {version}, this one reads "
                 f"{_VERSION}); use another out_root"
             )
         self.set_meta("version", _VERSION)
-        self._known = {key for (key,) in self._db.execute("SELECT key FROM replies")}
-        self._texts: set[str] = set()
-        self._pending: list[tuple[str, tuple[Any, ...]]] = []
-        self._flushed: asyncio.Future[None] | None = None
 
     def close(self) -> None:
         """Writes what is pending and folds the write-ahead log into the one file."""
-        self._flush()
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._db.close()
+        try:
+            self._flush()
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            self._db.close()
 
     # replies
 
@@ -108,15 +125,11 @@ class Journal:
         ).fetchone()
         return Reply(row[0], Usage(*row[1:]), key)
 
-    async def put(self, key: str, role: str, stage: str, messages: Iterable[Message], reply: Reply) -> None:
-        """Stores a reply; returns when it is committed. Replies of one turn of the loop share a transaction."""
-        references = []
-        for message in messages:
-            digest = hashlib.sha256(message.content.encode()).hexdigest()[:32]
-            references.append([message.role, digest])
-            if digest not in self._texts:
-                self._texts.add(digest)
-                self._pending.append(("INSERT OR IGNORE INTO texts VALUES(?,?)", (digest, message.content)))
+    async def put(self, key: str, role: str, stage: str, messages: Iterable[Message], reply: Reply) -> Reply:
+        """Stores a reply and returns it as it is stored, when it is committed. Replies of one turn of the loop share a
+        transaction. Raises ``JournalWriteError``: then it must not be used."""
+        references = [[message.role, self._put_text(message.content)] for message in messages]
+        reply = replace(reply, text=self._clean(reply.text), key=key)
         usage = reply.usage
         values = (
             key,
@@ -132,6 +145,31 @@ class Journal:
         self._pending.append(("INSERT OR IGNORE INTO replies VALUES(?,?,?,?,?,?,?,?,?,NULL)", values))
         await self._schedule()
         self._known.add(key)
+        return reply
+
+    def _put_text(self, text: str) -> str:
+        """The hash under which a text of a prompt is stored."""
+        content = self._clean(text)
+        digest = hashlib.sha256(content.encode()).hexdigest()[:32]
+        if digest not in self._texts:
+            self._texts.add(digest)
+            self._pending.append(("INSERT OR IGNORE INTO texts VALUES(?,?)", (digest, content)))
+        return digest
+
+    def _clean(self, text: str) -> str:
+        """The text without secrets and without half surrogates, which no file can hold."""
+        return self._mask(text).encode("utf-8", "replace").decode("utf-8")
+
+    def _stored_keys(self) -> set[str]:
+        return {key for (key,) in self._db.execute("SELECT key FROM replies")}
+
+    def forget(self, keys: Iterable[str], stage: str) -> None:
+        """Deletes those replies of a stage that no commit is charged with: they turned out to be of no use, and the
+        next process is to ask again."""
+        self._flush()
+        gone = [(key, stage) for key in keys]
+        self._transaction(("DELETE FROM replies WHERE key=? AND stage=? AND owner IS NULL", each) for each in gone)
+        self._known = self._stored_keys()
 
     def book(self, attempt: Attempt) -> None:
         """Books a finished HTTP request; written with the next transaction."""
@@ -163,26 +201,38 @@ class Journal:
         if self._flushed is None:
             loop = asyncio.get_running_loop()
             self._flushed = loop.create_future()
-            loop.call_soon(self._flush)
+            loop.call_soon(self._flush_soon)
         return self._flushed
+
+    def _flush_soon(self) -> None:
+        with suppress(JournalWriteError):  # whoever waits for a reply to be stored has been told
+            self._flush()
 
     def _flush(self) -> None:
         pending, self._pending = self._pending, []
         waiting, self._flushed = self._flushed, None
-        if pending:
-            self._transaction(pending)
+        try:
+            if pending:
+                self._transaction(pending)
+        except BaseException as error:
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(error)
+                waiting.exception()  # nobody waits for a request's cost to be booked
+            raise
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
     def _transaction(self, statements: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             for sql, values in statements:
                 self._db.execute(sql, values)
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise JournalWriteError(f"the journal of the run cannot be written: {error}") from error
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
     # commits
 
@@ -191,13 +241,16 @@ class Journal:
     ) -> None:
         """One durable transaction: the record under ``name``, its files, and ``keys`` charged to it.
 
-        A reply that an earlier commit was charged with stays with that one.
+        A reply that an earlier commit was charged with stays with that one. A commit that is there already, with the
+        same record and files, is left alone.
         """
         statements: list[tuple[str, tuple[Any, ...]]] = [
             ("UPDATE replies SET owner=? WHERE key=? AND owner IS NULL", (name, key)) for key in keys
         ]
         sequence = "(SELECT COALESCE(MAX(sequence), 0) + 1 FROM commits)"
-        body = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        body = json.dumps(self._masked(record), ensure_ascii=False, allow_nan=False)
+        if self._holds(name, body, files):
+            return
         statements.append((f"INSERT OR REPLACE INTO commits VALUES(?,{sequence},?)", (name, body)))
         statements += [
             ("INSERT OR REPLACE INTO files VALUES(?,?)", (path, zlib.compress(content, 1)))
@@ -207,6 +260,26 @@ class Journal:
         self._db.execute("PRAGMA synchronous=FULL")
         self._transaction(statements)
         self._db.execute("PRAGMA synchronous=NORMAL")
+
+    def _masked(self, value: Any) -> Any:
+        """A JSON value with the secrets taken out of its texts."""
+        if isinstance(value, str):
+            return self._clean(value)
+        if isinstance(value, Mapping):
+            return {key: self._masked(entry) for key, entry in value.items()}
+        return [self._masked(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+    def _holds(self, name: str, body: str, files: Mapping[str, bytes]) -> bool:
+        stored = self._db.execute("SELECT record FROM commits WHERE name=?", (name,)).fetchone()
+        if stored is None or stored[0] != body:
+            return False
+        contents = [self._db.execute("SELECT content FROM files WHERE path=?", (path,)).fetchone() for path in files]
+        found = [zlib.decompress(content[0]) if content else None for content in contents]
+        return found == list(files.values())
+
+    def withdraw(self, names: Iterable[str]) -> None:
+        """Takes commits back. Their files and what they are charged with stay."""
+        self._transaction(("DELETE FROM commits WHERE name=?", (name,)) for name in names)
 
     def charge(self, name: str, keys: Iterable[str]) -> dict[str, StageTokens]:
         """Tokens by stage of those ``keys`` that no commit but ``name`` is charged with: what a commit will cost."""
@@ -267,7 +340,8 @@ class Journal:
         return row[0] if row else None
 
     def set_meta(self, key: str, value: str) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES(?,?)", (key, value))
+        if self.meta(key) != value:
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES(?,?)", (key, value))
 
     def adopt_replies(self, other: Path) -> int:
         """Copies the replies of another journal into this one, charged to nobody yet. Returns how many."""
@@ -281,5 +355,5 @@ class Journal:
         finally:
             self._db.execute("DETACH DATABASE other")
         before = len(self._known)
-        self._known = {key for (key,) in self._db.execute("SELECT key FROM replies")}
+        self._known = self._stored_keys()
         return len(self._known) - before

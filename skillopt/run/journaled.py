@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Collection
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from skillopt.models.types import ChatModel, ModelSpec, Reply, Request
 from skillopt.run.journal import Journal
@@ -55,8 +55,7 @@ class JournaledModel:
 
     async def _fetch(self, key: str, request: Request) -> Reply:
         reply = await self.inner.complete(request)
-        await self._journal.put(key, self.spec.role, request.stage, request.messages, reply)
-        return replace(reply, key=key)
+        return await self._journal.put(key, self.spec.role, request.stage, request.messages, reply)
 
     def _landed(self, key: str, flight: asyncio.Task[Reply]) -> None:
         del self._flights[key]

@@ -1,0 +1,409 @@
+"""The journal: stored before use, group commit, commits and who is charged, adoption, masks, and what makes it unusable."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt.models.types import Attempt, Message, Reply, Usage
+from skillopt.run.journal import Journal, JournalError, JournalWriteError, StageTokens
+
+MESSAGES = (Message("system", "be brief"), Message("user", "hello"))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    opened = Journal(tmp_path / "journal.sqlite")
+    yield opened
+    opened.close()
+
+
+async def put(journal: Journal, key: str, text: str = "hi", *, stage: str = "rollout", tokens: int = 10) -> Reply:
+    return await journal.put(key, "target", stage, MESSAGES, Reply(text, Usage(tokens, 1)))
+
+
+def attempt(kind: str = "ok", tokens: int = 10, stage: str = "rollout") -> Attempt:
+    return Attempt("target", stage, kind, Usage(tokens, 1), 0.5)
+
+
+class Transactions:
+    """Counts the transactions of a journal, and lets one fail."""
+
+    def __init__(self, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.fail = False
+        inner = journal._transaction
+
+        def counted(statements: Any) -> None:
+            found = list(statements)
+            self.sizes.append(len(found))
+            if self.fail:
+                raise JournalWriteError("the journal of the run cannot be written: database or disk is full")
+            inner(found)
+
+        monkeypatch.setattr(journal, "_transaction", counted)
+
+
+# replies
+
+
+def test_a_reply_comes_back_as_it_was_put(journal: Journal) -> None:
+    usage = Usage(11, 7, 5, 3)
+    asyncio.run(journal.put("k", "target", "rollout", MESSAGES, Reply("text with “quotes” and\r\nbreaks", usage)))
+    assert journal.get("k") == Reply("text with “quotes” and\r\nbreaks", usage, "k")
+    assert journal.get("other") is None
+
+
+def test_put_returns_only_when_another_connection_can_read_the_reply(tmp_path: Path, journal: Journal) -> None:
+    async def check() -> None:
+        task = asyncio.ensure_future(put(journal, "k"))
+        await asyncio.sleep(0)
+        with sqlite3.connect(tmp_path / "journal.sqlite") as other:
+            assert other.execute("SELECT COUNT(*) FROM replies").fetchone() == (0,) or task.done()
+            await task
+            assert other.execute("SELECT key FROM replies").fetchall() == [("k",)]
+        other.close()
+
+    asyncio.run(check())
+
+
+def test_replies_of_one_turn_share_a_transaction(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    transactions = Transactions(journal, monkeypatch)
+
+    async def check() -> None:
+        await asyncio.gather(*(put(journal, f"k{number}") for number in range(50)))
+
+    asyncio.run(check())
+    assert transactions.sizes == [52]  # 50 replies and, once, the two texts of their prompt
+    assert [journal.get(f"k{number}") is not None for number in range(50)] == [True] * 50
+
+
+def test_a_reply_is_not_known_before_it_is_written(journal: Journal) -> None:
+    async def check() -> None:
+        task = asyncio.ensure_future(put(journal, "k"))
+        await asyncio.sleep(0)
+        assert journal.get("k") is None
+        await task
+        assert journal.get("k") is not None
+
+    asyncio.run(check())
+
+
+def test_the_first_reply_under_a_key_stays(journal: Journal) -> None:
+    async def check() -> None:
+        await put(journal, "k", "first")
+        await put(journal, "k", "second")
+
+    asyncio.run(check())
+    found = journal.get("k")
+    assert found is not None
+    assert found.text == "first"
+
+
+def test_a_disk_that_is_full_reaches_everyone_who_waits_and_nobody_hangs(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions = Transactions(journal, monkeypatch)
+
+    async def check() -> None:
+        transactions.fail = True
+        journal.book(attempt())
+        found = await asyncio.wait_for(asyncio.gather(put(journal, "a"), put(journal, "b"), return_exceptions=True), 5)
+        assert [type(each) for each in found] == [JournalWriteError, JournalWriteError]
+        assert journal.get("a") is None
+        transactions.fail = False
+        await put(journal, "c")
+        assert journal.get("c") is not None
+
+    asyncio.run(check())
+
+
+def test_a_failed_transaction_is_rolled_back_whole(journal: Journal) -> None:
+    with pytest.raises(JournalWriteError, match="cannot be written"):
+        journal._transaction([("INSERT INTO meta VALUES('a', 'b')", ()), ("INSERT INTO nowhere VALUES(1)", ())])
+    assert journal.meta("a") is None
+    journal.commit("step_0001", {}, {})
+    assert journal.record("step_0001") == {}
+
+
+def test_a_conversation_is_told_from_its_parts(tmp_path: Path, journal: Journal) -> None:
+    asyncio.run(put(journal, "k", "an answer"))
+    assert journal.conversation("k") == [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "an answer"},
+    ]
+    with pytest.raises(KeyError):
+        journal.conversation("missing")
+
+
+def test_a_prompt_that_recurs_is_stored_once(tmp_path: Path, journal: Journal) -> None:
+    async def check() -> None:
+        for number in range(5):
+            messages = (MESSAGES[0], Message("user", f"question {number}"))
+            await journal.put(f"k{number}", "target", "rollout", messages, Reply("hi"))
+
+    asyncio.run(check())
+    with sqlite3.connect(tmp_path / "journal.sqlite") as other:
+        assert other.execute("SELECT COUNT(*) FROM texts").fetchone() == (6,)
+    other.close()
+
+
+@given(st.text(st.characters(), max_size=40))
+def test_any_text_can_be_stored(text: str) -> None:
+    async def check() -> None:
+        journal = Journal(Path(":memory:"))
+        stored = await journal.put("k", "target", "rollout", [Message("user", text)], Reply(text or "x"))
+        assert journal.get("k") == stored
+        assert stored.text.encode() == (text or "x").encode("utf-8", "replace")
+        assert journal.conversation("k")[0]["content"].encode() == text.encode("utf-8", "replace")
+        journal.close()
+
+    asyncio.run(check())
+
+
+def test_secrets_are_stored_nowhere_and_a_reply_is_used_as_stored(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.sqlite", lambda text: text.replace("s3cret", "***"))
+    prompt = [Message("user", "my key is s3cret")]
+    reply = asyncio.run(journal.put("k", "target", "rollout", prompt, Reply("you said s3cret")))
+    assert reply.text == "you said ***"
+    assert reply == journal.get("k")
+    journal.commit("step_0001", {"deep": [{"text": "s3cret"}], "number": 1.5, "none": None}, {})
+    assert journal.record("step_0001") == {"deep": [{"text": "***"}], "number": 1.5, "none": None}
+    journal.close()
+    assert b"s3cret" not in (tmp_path / "journal.sqlite").read_bytes()
+
+
+# commits and charges
+
+
+def test_a_commit_is_charged_with_its_replies_once(journal: Journal) -> None:
+    async def check() -> None:
+        await put(journal, "a", tokens=10)
+        await put(journal, "b", tokens=20)
+        await put(journal, "c", tokens=40, stage="analyst")
+
+    asyncio.run(check())
+    assert journal.charge("step_0001", ["a", "c"]) == {
+        "analyst": StageTokens(1, 40, 1),
+        "rollout": StageTokens(1, 10, 1),
+    }
+    journal.commit("step_0001", {"row": 1}, {}, ["a", "c"])
+    assert journal.charge("step_0002", ["a", "b"]) == {"rollout": StageTokens(1, 20, 1)}
+    assert journal.charge("step_0001", ["a", "b"]) == {"rollout": StageTokens(2, 30, 2)}, "its own keys stay its own"
+    journal.commit("step_0002", {"row": 2}, {}, ["a", "b"])
+    assert journal.charge("step_0003", ["a", "b", "c"]) == {}
+    assert journal.stage_totals() == {"analyst": StageTokens(1, 40, 1), "rollout": StageTokens(2, 30, 2)}
+
+
+def test_what_no_commit_is_charged_with_is_in_no_total(journal: Journal) -> None:
+    asyncio.run(put(journal, "a"))
+    assert journal.stage_totals() == {}
+
+
+def test_records_come_in_the_order_of_their_commits(journal: Journal) -> None:
+    for name in ("step_0002", "epoch_01", "step_0001", "step_0003"):
+        journal.commit(name, {"name": name}, {})
+    assert [each["name"] for each in journal.records("step_")] == ["step_0002", "step_0001", "step_0003"]
+    assert [each["name"] for each in journal.records("")] == ["step_0002", "epoch_01", "step_0001", "step_0003"]
+    assert journal.record("step_0009") is None
+
+
+def test_a_commit_replaces_the_one_of_its_name_and_its_files(journal: Journal) -> None:
+    journal.commit("a", {"v": 1}, {"x.txt": b"old", "y.txt": b"y"})
+    journal.commit("a", {"v": 2}, {"x.txt": b"new"})
+    assert journal.record("a") == {"v": 2}
+    assert dict(journal.files()) == {"x.txt": b"new", "y.txt": b"y"}
+
+
+def test_a_commit_that_is_there_already_writes_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal.commit("a", {"v": 1}, {"x.txt": b"x"})
+    transactions = Transactions(journal, monkeypatch)
+    journal.commit("a", {"v": 1}, {"x.txt": b"x"})
+    assert transactions.sizes == []
+    journal.commit("a", {"v": 1}, {"x.txt": b"other"})
+    journal.commit("a", {"v": 1}, {"z.txt": b"z"})
+    assert len(transactions.sizes) == 2
+
+
+def test_a_commit_refuses_what_is_no_json_and_leaves_nothing(journal: Journal) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        journal.commit("a", {"score": float("nan")}, {"x.txt": b"x"})
+    assert journal.record("a") is None
+    assert dict(journal.files()) == {}
+
+
+def test_a_commit_writes_the_pending_replies_first(tmp_path: Path, journal: Journal) -> None:
+    async def check() -> None:
+        task = asyncio.ensure_future(put(journal, "a"))
+        await asyncio.sleep(0)
+        journal.commit("step_0001", {}, {}, ["a"])
+        with sqlite3.connect(tmp_path / "journal.sqlite") as other:
+            assert other.execute("SELECT owner FROM replies").fetchall() == [("step_0001",)]
+        other.close()
+        await task
+
+    asyncio.run(check())
+
+
+def test_forgotten_replies_are_gone_but_not_what_is_charged(journal: Journal) -> None:
+    async def check() -> None:
+        await put(journal, "kept", stage="analyst")
+        await put(journal, "gone", stage="analyst")
+        await put(journal, "other")
+
+    asyncio.run(check())
+    journal.commit("step_0001", {}, {}, ["kept"])
+    journal.forget(["kept", "gone", "other"], "analyst")
+    assert [journal.get(key) is not None for key in ("kept", "gone", "other")] == [True, False, True]
+
+
+def test_withdrawn_commits_are_no_commits(journal: Journal) -> None:
+    journal.commit("a", {}, {"x": b"x"})
+    journal.commit("b", {}, {})
+    journal.withdraw(["b", "never there"])
+    assert journal.record("b") is None
+    assert journal.record("a") == {}
+
+
+# totals
+
+
+def test_every_request_is_counted_whatever_became_of_it(journal: Journal) -> None:
+    async def check() -> None:
+        for kind in ("ok", "ok", "timeout", "cancelled"):
+            journal.book(attempt(kind))
+        assert journal.spent().requests == 4, "also before the next turn of the loop"
+        assert journal.requests_by_kind() == {"cancelled": 1, "ok": 2, "timeout": 1}
+
+    asyncio.run(check())
+    assert (journal.spent().tokens, journal.spent().seconds) == (44, 2.0)
+
+
+def test_spending_adds_up_over_processes(tmp_path: Path) -> None:
+    async def process() -> int:
+        journal = Journal(tmp_path / "journal.sqlite")
+        journal.book(attempt())
+        await asyncio.sleep(0)
+        requests = journal.spent().requests
+        journal.close()
+        return requests
+
+    assert [asyncio.run(process()) for _ in range(3)] == [1, 2, 3]
+
+
+# the file
+
+
+def test_close_writes_what_is_pending_and_leaves_one_file(tmp_path: Path) -> None:
+    async def check() -> None:
+        journal = Journal(tmp_path / "journal.sqlite")
+        journal.book(attempt())
+        task = asyncio.ensure_future(put(journal, "k"))
+        await asyncio.sleep(0)
+        journal.close()
+        await task
+
+    asyncio.run(check())
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.sqlite"]
+    again = Journal(tmp_path / "journal.sqlite")
+    assert again.get("k") is not None
+    assert again.spent().requests == 1
+    again.close()
+
+
+def test_opening_and_closing_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    first = Journal(path)
+    first.commit("a", {}, {})
+    first.set_meta("identity", "x")
+    first.close()
+    before = path.stat().st_mtime_ns, path.read_bytes()
+    again = Journal(path)
+    again.set_meta("identity", "x")
+    again.commit("a", {}, {})
+    again.close()
+    assert (path.stat().st_mtime_ns, path.read_bytes()) == before
+
+
+def test_a_journal_of_another_version_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    journal = Journal(path)
+    journal.set_meta("version", "99")
+    journal.close()
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match=r"another version of skillopt \(journal 99, this one reads 1\)"):
+        Journal(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"no database at all, but long enough to look at" * 40, b"SQLite format 3\0" * 300]
+)
+def test_what_is_no_journal_is_refused_with_what_to_do(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "journal.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match="restore it from a copy or use another out_root"):
+        Journal(path)
+
+
+def test_a_killed_process_loses_only_what_it_had_not_written(tmp_path: Path) -> None:
+    async def check() -> None:
+        journal = Journal(tmp_path / "journal.sqlite")
+        await put(journal, "written")
+        journal.commit("step_0001", {"row": 1}, {"a.txt": b"a"}, ["written"])
+        task = asyncio.ensure_future(put(journal, "lost"))
+        await asyncio.sleep(0)
+        # What a kill leaves is what is in the files at that moment.
+        shutil.copytree(tmp_path, tmp_path / "killed", ignore=lambda *_: ["killed"])
+        await task
+        journal.close()
+
+    asyncio.run(check())
+    left = Journal(tmp_path / "killed" / "journal.sqlite")
+    assert left.get("written") is not None
+    assert left.get("lost") is None
+    assert left.record("step_0001") == {"row": 1}
+    assert dict(left.files()) == {"a.txt": b"a"}
+    left.close()
+
+
+def test_adopted_replies_are_free_and_charged_to_nobody(tmp_path: Path) -> None:
+    async def check() -> tuple[Journal, Journal]:
+        old, new = Journal(tmp_path / "old.sqlite"), Journal(tmp_path / "new.sqlite")
+        await put(old, "a", "from the old run")
+        await put(old, "b", "both, old")
+        await put(new, "b", "both, new")
+        old.book(attempt())
+        old.commit("step_0001", {}, {"x": b"x"}, ["a", "b"])
+        return old, new
+
+    old, new = asyncio.run(check())
+    assert new.adopt_replies(tmp_path / "old.sqlite") == 1
+    assert new.adopt_replies(tmp_path / "old.sqlite") == 0, "again is nothing new"
+    texts = {key: reply.text for key in "ab" if (reply := new.get(key))}
+    assert texts == {"a": "from the old run", "b": "both, new"}
+    assert new.conversation("a")[-1]["content"] == "from the old run"
+    assert new.charge("step_0001", ["a"]) == {"rollout": StageTokens(1, 10, 1)}
+    assert new.spent().requests == 0
+    assert new.record("step_0001") is None
+    assert dict(new.files()) == {}
+    old.close()
+    new.close()
+
+
+def test_records_are_plain_json(tmp_path: Path, journal: Journal) -> None:
+    journal.commit("a", {"text": "ä 🙂", "half": "\ud83d", "tuple": (1, 2)}, {})
+    with sqlite3.connect(tmp_path / "journal.sqlite") as other:
+        (body,) = other.execute("SELECT record FROM commits").fetchone()
+    other.close()
+    assert json.loads(body) == {"text": "ä 🙂", "half": "?", "tuple": [1, 2]}
