@@ -1,4 +1,4 @@
-"""The journal: stored before use, group commit, commits and who is charged, adoption, masks, and what makes it unusable."""
+"""The journal: stored before use, group commit, who is charged, adoption, masks, and what makes it unusable."""
 
 from __future__ import annotations
 

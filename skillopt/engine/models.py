@@ -14,7 +14,7 @@ from skillopt.models.limiter import Limiter
 from skillopt.models.openai import OpenAIChat, open_session
 from skillopt.models.probe import probe
 from skillopt.models.providers import ResolvedRole
-from skillopt.models.types import ChatModel, Meter, ModelSpec
+from skillopt.models.types import ChatModel, Meter
 from skillopt.run.folder import RunFolder
 from skillopt.run.journaled import JournaledModel
 from skillopt.types import Role
@@ -42,8 +42,8 @@ class OpenClients(Protocol):
 class RoleError(Exception):
     """A role whose model cannot be used, before any work was sent: the role, the model, the cause."""
 
-    def __init__(self, role: Role, spec: ModelSpec, error: ModelError) -> None:
-        super().__init__(f"{role}: {spec.model} at {spec.base_url}: {error}")
+    def __init__(self, role: Role, error: ModelError) -> None:
+        super().__init__(f"{role}: {error}")
         self.error = error
 
 
@@ -92,7 +92,7 @@ async def check_models(models: Models) -> None:
         try:
             await probe(model.inner)
         except ModelError as error:
-            raise RoleError(role, model.spec, error) from error
+            raise RoleError(role, error) from error
 
     await gather_all(check(role, model) for role, model in models.items())
 

@@ -99,5 +99,5 @@ class Trainer:
             context.folder.commit(BASELINE, record, files, done.scope.keys)
             hard, soft = means(scores)
             context.events.emit("baseline_done", hard=hard, soft=soft, errors=done.evaluation.errors, n=len(scores))
-        state = state.but(current_scores=record["scores"], best_scores=record["scores"])
-        return RunState.model_validate(state.model_dump())
+        scores = {"current_scores": record["scores"], "best_scores": record["scores"]}
+        return RunState.model_validate({**state.model_dump(), **scores})

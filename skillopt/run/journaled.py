@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Collection
-from dataclasses import asdict
 
 from skillopt.models.types import ChatModel, ModelSpec, Reply, Request
 from skillopt.run.journal import Journal
@@ -14,10 +13,8 @@ from skillopt.run.journal import Journal
 
 def journal_key(spec: ModelSpec, request: Request) -> str:
     """Hash of everything that can change the reply: the model, its parameters, the messages, the replicate."""
-    identity = asdict(spec)
-    del identity["role"], identity["reply_style"]
     asked = [
-        identity,
+        [spec.provider, spec.model, spec.base_url, spec.temperature, spec.reasoning_effort, spec.parameters],
         request.max_tokens,
         request.temperature,
         request.reasoning_effort,

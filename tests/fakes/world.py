@@ -1,4 +1,4 @@
-"""A small world to train in: items that need rules, a target that follows a skill's rules, an optimizer that finds them.
+"""A small world to train in: items that need rules, a target that follows them, an optimizer that finds them.
 
 Every question says which rules its item needs (``wants [alpha bravo]``), so both models can be played from the prompts
 alone, in this process (``World.clients``) or behind a server (``World.answer``). All answers are pure functions of the
@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fakes.virtual_time import run_virtual
+
 from skillopt.config import Config, Redactor, load_config
 from skillopt.engine.prepare import Prepared, prepare_training
 from skillopt.engine.session import Ending
@@ -31,9 +33,8 @@ from skillopt.run.events import Listener
 from skillopt.run.journaled import journal_key
 from skillopt.skill import Skill
 from skillopt.types import Role
-from fakes.virtual_time import run_virtual
 
-RULES = ("alpha", "bravo", "carol", "delta", "eagle", "foxes")
+RULES = ("alpha", "bravo", "carol")
 SEED_SKILL = "# Skill\n\n- rule: answer briefly\n"
 ENVIRON = {"OPENAI_API_KEY": "sk-fake-0123456789abcdef", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
 DEFAULTS: Mapping[str, Any] = {
@@ -213,7 +214,7 @@ def run(
 def _item(prefix: str, number: int) -> dict[str, Any]:
     """Of six items one needs no rule, three need one and two need two."""
     counts = (1, 2, 0, 1, 2, 1)
-    first = number * 5 + len(prefix) + ord(prefix[1])
+    first = number + ord(prefix[1])
     wanted = [RULES[(first + step) % len(RULES)] for step in range(counts[number % 6])]
     code = f"{prefix}-{number:03d}"
     question = f"Item {code} wants [{' '.join(wanted)}]: what is it called?"
