@@ -141,6 +141,8 @@ def test_a_reader_that_is_gone_does_not_end_the_work(monkeypatch: pytest.MonkeyP
     shell.say("one")
     shell.say("two")
     sys.stdout.close()
+    shell.complain("three")
+    assert sys.stderr.getvalue() == "three\n"
 
 
 def test_a_new_folder_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -388,3 +388,13 @@ def test_the_demo_runs_once_and_takes_overrides(
     other = skillopt("demo", "train.seed=2")
     assert other.status == 0
     assert f"Output saved to: {tmp_path / 'outputs' / 'quickstart-fork1'}" in other.out
+
+
+def test_the_demo_says_which_extra_is_missing(split: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, None, tmp_path)
+    monkeypatch.setattr(demo, "CONFIG", "configs/searchqa/default.yaml")
+    monkeypatch.setattr(demo, "find_spec", lambda _: None)
+    ran = skillopt("demo", "--backend", "local", "--split_dir", split)
+    assert (ran.status, ran.out) == (2, "")
+    assert "pip install 'skillopt[local]'" in ran.err
+    assert "Traceback" not in ran.err

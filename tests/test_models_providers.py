@@ -76,7 +76,8 @@ CASES: list[tuple[dict[str, str], dict[str, Any], tuple[str, str, str, str | Non
     ),
     ({}, {"model": "local/qwen2.5-coder-1.5b"}, ("local", "qwen2.5-coder-1.5b", "", None, "")),
     ({"OPENAI_API_KEY": KEY}, {"model": "models/tiny.Q4.gguf"}, ("local", "models/tiny.Q4.gguf", "", None, "")),
-    ({"OPENAI_API_KEY": KEY}, {"model": "", "backend": "local"}, ("local", "", "", None, "")),
+    ({"OPENAI_API_KEY": KEY}, {"model": "", "backend": "local"}, ("local", "qwen2.5-coder-1.5b", "", None, "")),
+    ({}, {"model": "gpt-5.5", "backend": "local"}, ("local", "qwen2.5-coder-1.5b", "", None, "")),
     (
         {"OPENAI_API_KEY": KEY},
         {"model": "openai/gpt-5.5-mini"},

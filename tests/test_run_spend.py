@@ -62,7 +62,8 @@ def test_a_cap_on_requests_admits_exactly_so_many(journal: Journal, cap: int) ->
     stop = refusal(meter)
     assert (stop.reason, stop.detail) == ("budget", f"budget.max_calls={cap} is reached ({cap} spent)")
     assert meter.requests == cap, "what was refused was not sent"
-    assert meter.stopped is stop
+    assert meter.stopped is not None
+    assert meter.stopped.detail == stop.detail
 
 
 def test_a_cap_on_tokens_admits_until_it_is_reached(journal: Journal) -> None:
@@ -98,7 +99,7 @@ def test_the_first_reason_stands(journal: Journal) -> None:
     first = StopRequested("interrupted", "interrupted")
     meter.stop(first)
     meter.stop(StopRequested("error_rate", "too many"))
-    assert refusal(meter) is first
+    assert refusal(meter).reason == "interrupted"
     assert meter.stopped is first
 
 

@@ -38,7 +38,6 @@ class Shell:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.redactor = Redactor.collect(environ)
-        self._closed = False
 
     def know(self, environ: Mapping[str, str], config: Config | None = None) -> None:
         """Learns the secrets of the full environment and of the configuration."""
@@ -46,21 +45,18 @@ class Shell:
 
     def say(self, line: str) -> None:
         """Prints a line on the standard output."""
-        self._print(line, sys.stdout)
+        self._print(line, "stdout")
 
     def complain(self, line: str) -> None:
         """Prints a line on the standard error."""
-        self._print(line, sys.stderr)
+        self._print(line, "stderr")
 
-    def _print(self, line: str, stream: TextIO) -> None:
-        if self._closed:
-            return
+    def _print(self, line: str, name: str) -> None:
         try:
-            print(self.redactor.mask(line), file=stream, flush=True)
+            print(self.redactor.mask(line), file=getattr(sys, name), flush=True)
         except BrokenPipeError:
             # Who read the output is gone (``| head``). The work goes on: it is paid, and its result is in files.
-            self._closed = True
-            sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def guarded(command: Callable[[Shell], int]) -> int:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import sys
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from skillopt.config import Config, ConfigError, from_flat, iter_keys, load_config
+from skillopt.run.folder import JOURNAL, peek, peek_meta
 
-JOURNAL = "journal.sqlite"
 _MARKS = (JOURNAL, "runtime_state.json", "history.json")
 _ENDS = ("run_started", "run_finished", "run_stopped")
 _TAIL = 1 << 20
@@ -133,31 +131,15 @@ def _last_event(path: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _query(root: Path, sql: str) -> tuple[Any, ...] | None:
-    """The first row of a query on the journal, read-only; None when it cannot be read."""
-    path = root / JOURNAL
-    if not path.is_file():
-        return None
-    # Without a write-ahead log nobody writes, and SQLite need not put its shared memory beside the journal.
-    log = path.with_name(f"{JOURNAL}-wal")
-    how = "mode=ro" if log.is_file() else "mode=ro&immutable=1"
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=2.0)) as db:
-            row: tuple[Any, ...] | None = db.execute(sql).fetchone()
-            return row
-    except sqlite3.Error:
-        return None
-
-
 def spent_in(root: Path) -> tuple[int, int] | None:
     """Requests and tokens that the journal in ``root`` counts; None when it cannot be read."""
-    row = _query(root, "SELECT COUNT(*), TOTAL(prompt_tokens + completion_tokens) FROM requests")
+    row = peek(root, "SELECT COUNT(*), TOTAL(prompt_tokens + completion_tokens) FROM requests")
     return None if row is None else (int(row[0]), int(row[1]))
 
 
 def _identity(root: Path) -> Mapping[str, Any]:
-    row = _query(root, "SELECT value FROM meta WHERE key='identity'")
-    value = json.loads(row[0]) if row else {}
+    text = peek_meta(root, "identity")
+    value = json.loads(text) if text else {}
     return value if isinstance(value, dict) else {}
 
 

@@ -10,18 +10,16 @@ from typing import Any
 from skillopt.config import Redactor, flatten
 from skillopt.engine.context import Context, Priority
 from skillopt.engine.evaluate import evaluate, rollout_files
-from skillopt.engine.models import Models, OpenClients, check_models, journaled, open_clients
+from skillopt.engine.models import OpenClients, journaled, open_clients
 from skillopt.engine.passes import Pass
 from skillopt.engine.prepare import Prepared
 from skillopt.engine.resume import EVALUATION, open_run
 from skillopt.engine.session import caps_of, grace_of, until_stopped
 from skillopt.harness.rows import result_row
 from skillopt.models.errors import StopRequested
-from skillopt.models.types import ModelSpec, Reply, Request
 from skillopt.run.events import Events, Listener
 from skillopt.run.folder import RunFolder, dump_json
-from skillopt.run.journaled import JournaledModel
-from skillopt.run.spend import Caps, SpendMeter
+from skillopt.run.spend import SpendMeter
 from skillopt.skill import Skill
 
 
@@ -55,9 +53,7 @@ async def evaluate_skill(
     with open_run(prepared, EVALUATION, redactor.mask) as folder:
         prepared = replace(prepared, skill=Skill(redactor.mask(prepared.skill.text)))
         folder.restore()
-        done = await _from_folder(prepared, folder)
-        if done is None:
-            done = await _asked(prepared, split, folder, environ, Events(*listeners), connect)
+        done = await _evaluate(prepared, split, folder, environ, Events(*listeners), connect)
         evaluation = done.evaluation
         summary = {
             "skill": name,
@@ -77,19 +73,7 @@ async def evaluate_skill(
         return EvaluationResult(folder.root, split, *means, len(evaluation.scores), evaluation.errors, rows)
 
 
-async def _from_folder(prepared: Prepared, folder: RunFolder) -> Pass | None:
-    """The evaluation out of the answers that the folder holds; None when one is missing."""
-    models: Models = {
-        role: JournaledModel(_NoModel(found.spec), folder.journal) for role, found in prepared.roles.items()
-    }
-    meter = SpendMeter(folder.journal, Caps())
-    try:
-        return await _evaluated(prepared, "stored answers", folder, models, meter, Events())
-    except _NotStored:
-        return None
-
-
-async def _asked(
+async def _evaluate(
     prepared: Prepared,
     split: str,
     folder: RunFolder,
@@ -97,42 +81,17 @@ async def _asked(
     events: Events,
     connect: OpenClients,
 ) -> Pass:
-    """The evaluation by the model."""
     config = prepared.config
+    items = [item for rows in prepared.items.values() for item in rows]
     meter = SpendMeter(folder.journal, caps_of(prepared))
     clients = connect(config, prepared.roles, meter, environ, lambda text: events.emit("note", text=text))
     try:
         async with journaled(clients, folder, grace_of(config)) as models:
-
-            async def work() -> Pass:
-                await check_models(models)
-                return await _evaluated(prepared, f"{split} split", folder, models, meter, events)
-
-            done, stop = await until_stopped(work(), meter, events)
+            scope = Context(config, prepared.env, prepared.items, folder, models, meter, events).scope()
+            work = evaluate(scope, prepared.skill, items, label=f"{split} split", priority=Priority.GATE)
+            done, stop = await until_stopped(work, meter, events)
     finally:
         meter.close()
     if done is None:
         raise stop or StopRequested("error")
-    return done
-
-
-async def _evaluated(
-    prepared: Prepared, label: str, folder: RunFolder, models: Models, meter: SpendMeter, events: Events
-) -> Pass:
-    items = [item for rows in prepared.items.values() for item in rows]
-    scope = Context(prepared.config, prepared.env, prepared.items, folder, models, meter, events).scope()
-    return Pass(await evaluate(scope, prepared.skill, items, label=label, priority=Priority.GATE), scope)
-
-
-class _NotStored(Exception):
-    """An answer that the folder does not hold."""
-
-
-@dataclass
-class _NoModel:
-    """Stands in for the model while the folder alone is asked."""
-
-    spec: ModelSpec
-
-    async def complete(self, request: Request) -> Reply:
-        raise _NotStored
+    return Pass(done, scope)

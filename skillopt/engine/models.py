@@ -75,26 +75,36 @@ async def journaled(
 ) -> AsyncIterator[Models]:
     """The models by role, each behind the journal of the run.
 
+    Before the first request of either, every role is probed; where all answers are in the journal, nothing is sent.
     Requests in flight when the context ends are waited for and kept, up to ``grace`` seconds: they are paid.
     """
     async with clients as opened:
-        models = {role: JournaledModel(client, folder.journal) for role, client in opened.items()}
+        check = RoleCheck(opened)
+        models = {role: JournaledModel(client, folder.journal, check) for role, client in opened.items()}
         try:
             yield models
         finally:
             await asyncio.gather(*(model.drain(grace) for model in models.values()))
 
 
-async def check_models(models: Models) -> None:
-    """One short call a role, all at once. Raises ``RoleError`` for the first that does not answer."""
+class RoleCheck:
+    """One short call a role, all at once, the first time that it is awaited. Raises ``RoleError`` when one fails."""
 
-    async def check(role: Role, model: JournaledModel) -> None:
-        try:
-            await probe(model.inner)
-        except ModelError as error:
-            raise RoleError(role, error) from error
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._done: asyncio.Future[list[None]] | None = None
 
-    await gather_all(check(role, model) for role, model in models.items())
+    async def __call__(self) -> None:
+        if self._done is None:
+            self._done = asyncio.ensure_future(gather_all(_check(*each) for each in self._clients.items()))
+        await asyncio.shield(self._done)
+
+
+async def _check(role: Role, client: ChatModel) -> None:
+    try:
+        await probe(client)
+    except ModelError as error:
+        raise RoleError(role, error) from error
 
 
 async def _serve_locally(

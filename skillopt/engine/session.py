@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from skillopt.concurrency import cancel_all
 from skillopt.config import Config, Redactor, flatten
 from skillopt.engine.context import Context
-from skillopt.engine.models import OpenClients, RoleError, check_models, journaled, open_clients
+from skillopt.engine.models import OpenClients, RoleError, journaled, open_clients
 from skillopt.engine.prepare import Prepared
 from skillopt.engine.resume import TRAINING, open_run
 from skillopt.engine.state import RunState
@@ -77,11 +77,7 @@ async def _train(
             context = Context(config, prepared.env, prepared.items, folder, models, meter, events, prepared.steps)
             trainer = Trainer(context, prepared.plan, prepared.skill)
 
-            async def work() -> Mapping[str, Any]:
-                await check_models(models)
-                return await trainer.run()
-
-            summary, stop = await until_stopped(work(), meter, events)
+            summary, stop = await until_stopped(trainer.run(), meter, events)
     except RoleError as error:
         events.emit("run_stopped", reason="error", detail=str(error))
         raise

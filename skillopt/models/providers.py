@@ -64,6 +64,7 @@ PROVIDERS: Mapping[str, Provider] = {
             grammar=True,
             reply_style="compact",
             needs_key=False,
+            default_model="qwen2.5-coder-1.5b",
             note="a GGUF model on this machine, served by the embedded llama.cpp",
         ),
     )
@@ -102,6 +103,8 @@ _FOREIGN_KEYS: Mapping[str, str] = {  # a variable that shows that the user has 
     "QWEN_CHAT_BASE_URL": "Qwen",
 }
 
+_UNNAMED = ("", "gpt-5.5", "gpt-5.4")
+"""What the model is called when nobody named one: no name, or the defaults of the configuration."""
 _AUTO_ORDER = ("openai", "openai_compatible")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 _OPENAI_HOST = "api.openai.com"
@@ -319,9 +322,11 @@ def _ignored(role: Role, row: Provider, environ: Mapping[str, str]) -> tuple[str
 
 def _model_name(role: Role, row: Provider, model: str, url: str, environ: Mapping[str, str]) -> str:
     found = model or _lookup(row.variables("MODEL", role), environ)[0]
-    if not found and (row.name == "local" or _host(url) == _OPENAI_HOST):
+    if row.name == "local" and found in _UNNAMED:
+        return row.default_model
+    if not found and _host(url) == _OPENAI_HOST:
         found = row.default_model
-    if not found and row.name != "local":
+    if not found:
         raise ProviderError(f"{role}: no model is named for {url}: set model.{role}")
     return found
 

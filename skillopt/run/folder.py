@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -103,14 +103,22 @@ def _refuse_foreign(root: Path) -> None:
         )
 
 
+def peek(root: Path, sql: str, values: Sequence[str] = ()) -> tuple[Any, ...] | None:
+    """The first row of a query on a folder's journal, read without the lock; None when it cannot be read."""
+    path = root / JOURNAL
+    if not path.is_file():
+        return None
+    # Without a write-ahead log nobody writes, and SQLite need not put its shared memory beside the journal.
+    how = "mode=ro" if path.with_name(f"{JOURNAL}-wal").is_file() else "mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=2.0)) as db:
+            row: tuple[Any, ...] | None = db.execute(sql, values).fetchone()
+            return row
+    except sqlite3.Error:
+        return None
+
+
 def peek_meta(root: Path, key: str) -> str | None:
     """Reads one meta value of a run folder's journal without locking it; None when there is none."""
-    path = root / JOURNAL
-    if not path.exists():
-        return None
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
-        try:
-            row = db.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
-        except sqlite3.DatabaseError:
-            return None
+    row = peek(root, "SELECT value FROM meta WHERE key=?", (key,))
     return str(row[0]) if row else None

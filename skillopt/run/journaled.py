@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from skillopt.models.types import ChatModel, ModelSpec, Reply, Request
 from skillopt.run.journal import Journal
@@ -33,10 +33,14 @@ class JournaledModel:
     are cancelled: it is paid. ``scoped`` gives a view whose replies are collected for a commit.
     """
 
-    def __init__(self, inner: ChatModel, journal: Journal) -> None:
+    def __init__(
+        self, inner: ChatModel, journal: Journal, before_sending: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """``before_sending`` is awaited before each request that the journal cannot answer."""
         self.spec = inner.spec
-        self.inner = inner
+        self._inner = inner
         self._journal = journal
+        self._before_sending = before_sending
         self._flights: dict[str, asyncio.Task[Reply]] = {}
 
     async def complete(self, request: Request) -> Reply:
@@ -51,7 +55,9 @@ class JournaledModel:
         return await asyncio.shield(flight)
 
     async def _fetch(self, key: str, request: Request) -> Reply:
-        reply = await self.inner.complete(request)
+        if self._before_sending is not None:
+            await self._before_sending()
+        reply = await self._inner.complete(request)
         return await self._journal.put(key, self.spec.role, request.stage, request.messages, reply)
 
     def _landed(self, key: str, flight: asyncio.Task[Reply]) -> None:

@@ -39,7 +39,7 @@ class SpendMeter:
         """Raises ``StopRequested`` once a cap is reached or a stop was asked for; else counts the request."""
         self._stop = self._stop or self._over_cap()
         if self._stop is not None:
-            raise self._stop
+            raise StopRequested(self._stop.reason, self._stop.detail)
         self.requests += 1
         self.in_flight += 1
 

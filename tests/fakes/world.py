@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fakes.virtual_time import run_virtual
 
 from skillopt.config import Config, Redactor, load_config
@@ -113,9 +115,9 @@ class World:
 
     # the models
 
-    def answer(self, stage: str, system: str, user: str) -> str:
-        """What the model of the stage replies. Raises what a script says."""
-        script = self.scripts.get(stage)
+    def answer(self, stage: str, system: str, user: str, role: str = "") -> str:
+        """What the model of the stage replies. Raises what a script says; one for ``probe target`` is of that role."""
+        script = self.scripts.get(f"{stage} {role}") or self.scripts.get(stage)
         played = script(system, user) if script else None
         if played is None:
             played = _PLAYERS[stage](system, user)
@@ -153,7 +155,7 @@ class _Client:
             world.calls.append(call)
             try:
                 await asyncio.sleep(world.latency(call))
-                text = world.answer(call.stage, call.system, call.user)
+                text = world.answer(call.stage, call.system, call.user, role)
                 kind, usage = "ok", Usage(len(call.system + call.user) // 4 + 1, len(text) // 4 + 1)
                 return Reply(text, usage)
             except ModelError as error:
@@ -201,11 +203,14 @@ def run(
     listeners: Sequence[Listener] = (),
     real_time: bool = False,
 ) -> Ending:
-    """One training process: to its end, or to where it stops."""
+    """One training process: to its end, or to where it stops. In virtual time unless told otherwise, and without
+    waiting for the disk: no power is lost in tests."""
     ready = prepared(world, root, overrides, skill=skill, environ=environ, env=env)
     redactor = Redactor.collect(environ, ready.config)
     work = train_session(ready, environ, redactor, listeners, world.clients)
-    return asyncio.run(work) if real_time else run_virtual(work)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        return asyncio.run(work) if real_time else run_virtual(work)
 
 
 # the world's facts
