@@ -31,6 +31,7 @@ class SpendMeter:
         self._started = clock()
         self._seconds_before = float(journal.meta("wall_seconds") or 0.0)
         self._stop: StopRequested | None = None
+        self._requests_before = spent.requests
         self.requests = spent.requests
         self.tokens = spent.tokens
         self.in_flight = 0
@@ -62,8 +63,9 @@ class SpendMeter:
         return self._seconds_before + self._clock() - self._started
 
     def close(self) -> None:
-        """Keeps the wall clock for the next process."""
-        self._journal.set_meta("wall_seconds", f"{self.seconds():.3f}")
+        """Keeps the wall clock for the next process. A process that found every answer in the journal spent nothing."""
+        if self.requests > self._requests_before:
+            self._journal.set_meta("wall_seconds", f"{self.seconds():.3f}")
 
     def _over_cap(self) -> StopRequested | None:
         caps = self._caps
