@@ -126,7 +126,7 @@ def test_too_many_failures_end_it(tmp_path: Path) -> None:
 
 def test_a_target_that_does_not_answer_is_told_before_any_work(tmp_path: Path) -> None:
     world = World(scripts={"probe": lambda system, user: ModelError("provider", "cannot connect")})
-    with pytest.raises(RoleError, match="^target: .*cannot connect"):
+    with pytest.raises(RoleError, match=r"^target: .*cannot connect"):
         evaluation(world, tmp_path / "eval")
     assert world.work() == []
 

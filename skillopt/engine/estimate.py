@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, pvariance
 
 from skillopt.config import Config
-from skillopt.engine.plan import steps_per_epoch
+from skillopt.engine.plan import EpochPlan, StepPlan, plan_epochs, slow_update_sample
 from skillopt.envs.base import Env
 from skillopt.harness.chat import compose
 from skillopt.models.types import ReplyStyle
@@ -16,6 +17,7 @@ from skillopt.types import Item, Role, Split
 
 _REPLY_TOKENS: Mapping[Role, int] = {"target": 150, "optimizer": 700}
 _INSTRUCTION_TOKENS = 700
+_SELDOM_THE_SAME = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +43,34 @@ def estimate(
 ) -> tuple[RoleEstimate, ...]:
     """Calls and tokens of a whole training run, for each role. Tokens are estimated as characters / 4; a reply as
     150 tokens from a target and 700 from an optimizer."""
-    low, high = target_calls(config, {split: len(rows) for split, rows in items.items()})
+    train = config.train
+    plan = plan_epochs(items["train"], train.batch_size, train.accumulation, train.num_epochs, train.seed)
+    low, high = target_calls(config, items, plan)
     prompts = [_tokens(env, item, skill) for rows in items.values() for item in rows]
     per_item = sum(prompts) / max(1, len(prompts))
     target = RoleEstimate("target", 1 + low, 1 + high, round(high * per_item), high * _REPLY_TOKENS["target"])
 
-    minibatch = minibatch_size(config, style)
-    low, high = optimizer_calls(config, len(items["train"]), style)
+    low, high = optimizer_calls(config, plan, style)
     trajectory = min(per_item + _REPLY_TOKENS["target"], config.gradient.max_trajectory_tokens)
-    prompt = _INSTRUCTION_TOKENS + len(skill) / 4 + minibatch * trajectory
+    prompt = _INSTRUCTION_TOKENS + len(skill) / 4 + _Analysts.of(config, style).size * trajectory
     optimizer = RoleEstimate("optimizer", 1 + low, 1 + high, round(high * prompt), high * _REPLY_TOKENS["optimizer"])
     return target, optimizer
 
 
-def minibatch_size(config: Config, style: ReplyStyle) -> int:
-    """Trajectories of one analyst call: small models get few at a time."""
-    size = config.gradient.minibatch_size
-    return min(size, COMPACT_SIZE) if style == "compact" else size
-
-
-def target_calls(config: Config, sizes: Mapping[Split, int]) -> tuple[int, int]:
+def target_calls(
+    config: Config, items: Mapping[Split, Sequence[Item]], plan: Sequence[EpochPlan[Item]]
+) -> tuple[int, int]:
     """Fewest and most rollouts of a training run. The fewest: nothing is ever proposed, so that every later epoch asks
-    what the first one asked; the most: every step changes the skill."""
-    train, optimizer, evaluation = config.train, config.optimizer, config.evaluation
-    epochs, steps = train.num_epochs, steps_per_epoch(sizes["train"], train.batch_size, train.accumulation)
-    val = min(evaluation.sel_env_num or sizes["val"], sizes["val"])
-    test = min(evaluation.test_env_num or sizes["test"], sizes["test"]) if evaluation.eval_test else 0
-    later = max(0, epochs - 1) if optimizer.use_slow_update or optimizer.use_meta_skill else 0
-    sample = min(optimizer.slow_update_samples, sizes["train"])
-    low = val + sizes["train"] + test
-    high = val + epochs * sizes["train"] + epochs * steps * val + 2 * test
-    high += later * sample * (2 if steps > 1 else 1)
+    what the first one asked; the most: every step and every epoch's end changes the skill."""
+    optimizer, evaluation = config.optimizer, config.evaluation
+    val = min(evaluation.sel_env_num or len(items["val"]), len(items["val"]))
+    test = min(evaluation.test_env_num or len(items["test"]), len(items["test"])) if evaluation.eval_test else 0
+    later = max(0, len(plan) - 1)
+    low = val + len(items["train"]) + test
+    high = val + len(plan) * len(plan[0].steps) * val + 2 * test
+    high += sum(len(_ids(step)) for epoch in plan for step in epoch.steps)
+    if optimizer.use_slow_update or optimizer.use_meta_skill:
+        high += sum(_pairs(config, items["train"], epoch) for epoch in plan[1:])
     if optimizer.use_slow_update:
         high += later * val
     if not (evaluation.use_gate and optimizer.slow_update_gate_with_selection):
@@ -79,33 +78,86 @@ def target_calls(config: Config, sizes: Mapping[Split, int]) -> tuple[int, int]:
     return low, high
 
 
-def optimizer_calls(config: Config, train_size: int, style: ReplyStyle) -> tuple[int, int]:
-    """Fewest and most optimizer calls of a training run, re-asked replies not counted."""
-    train, optimizer = config.train, config.optimizer
-    epochs = train.num_epochs
-    steps = epochs * steps_per_epoch(train_size, train.batch_size, train.accumulation)
-    size = minibatch_size(config, style)
-    batch = min(train.batch_size * train.accumulation, train_size)
-    chunks = math.ceil(batch / size)
-    later = max(0, epochs - 1) * (int(optimizer.use_slow_update) + int(optimizer.use_meta_skill))
-    if style == "compact":
-        return later, steps * chunks + later
-    both = chunks if config.gradient.failure_only else chunks + 1
-    merges = _merge_calls(both, config.gradient.merge_batch_size) + 1
-    ranking = 1 if optimizer.skill_update_mode != "full_rewrite_minibatch" else 0
-    rewriting = 1 if optimizer.skill_update_mode == "rewrite_from_suggestions" else 0
-    low = 0 if config.gradient.failure_only else steps * chunks
-    return low + later, steps * (both + merges + ranking + rewriting) + later
+def _ids(step: StepPlan[Item]) -> set[str]:
+    return {item.id for batch in step.batches for item in batch.items}
+
+
+def _pairs(config: Config, train: Sequence[Item], epoch: EpochPlan[Item]) -> int:
+    """Rollouts of an epoch's comparison. Its first skill has answered the items of the first step already."""
+    optimizer = config.optimizer
+    count = len(train) if optimizer.longitudinal_pair_policy == "changed" else optimizer.slow_update_samples
+    sample = {item.id for item in slow_update_sample(train, config.train.seed, epoch.epoch, count)}
+    return len(sample) + len(sample - _ids(epoch.steps[0]))
+
+
+def optimizer_calls(config: Config, plan: Sequence[EpochPlan[Item]], style: ReplyStyle) -> tuple[int, int]:
+    """Fewest and most optimizer calls of a training run, re-asked replies not counted.
+
+    Nobody knows how a batch will fall into failures and successes, and with it how many minibatches there are. The
+    fewest is the best split; the most takes each step through all stages, two standard deviations above the mean over
+    all splits (with failures alone, whose number says everything, the worst split).
+    """
+    optimizer, analysts = config.optimizer, _Analysts.of(config, style)
+    epoch_ends = (int(optimizer.use_slow_update) + int(optimizer.use_meta_skill)) * max(0, len(plan) - 1)
+    steps = [[len(batch.items) for batch in step.batches] for epoch in plan for step in epoch.steps]
+    # The same few items may meet again, and then their analyst has answered already.
+    asked_anew = steps if min(analysts.size, *map(max, steps)) >= _SELDOM_THE_SAME else steps[: len(plan[0].steps)]
+    low = sum(min(sum(counts) for counts in analysts.splits(sizes)) for sizes in asked_anew)
+    low += epoch_ends and int(optimizer.use_slow_update) + int(optimizer.use_meta_skill)
+    costs = [[_step_calls(config, analysts, counts) for counts in analysts.splits(sizes)] for sizes in steps]
+    most = sum(max(cost) for cost in costs)
+    if not analysts.failures_only:
+        spread = 2 * math.sqrt(sum(pvariance(cost) for cost in costs))
+        most = min(most, math.ceil(sum(fmean(cost) for cost in costs) + spread))
+    return low, most + epoch_ends
+
+
+@dataclass(frozen=True, slots=True)
+class _Analysts:
+    """How trajectories go to analysts: ``size`` to a call, and whether the successes are read too."""
+
+    size: int
+    failures_only: bool
+    compact: bool
+
+    @classmethod
+    def of(cls, config: Config, style: ReplyStyle) -> _Analysts:
+        compact = style == "compact" and config.optimizer.skill_update_mode == "patch"
+        size = config.gradient.minibatch_size
+        return cls(min(size, COMPACT_SIZE) if compact else size, config.gradient.failure_only or compact, compact)
+
+    def splits(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
+        """Minibatches of failures and of successes of a step with micro-batches of these ``sizes``, for every number
+        of failures."""
+        total = sum(sizes)
+        found = []
+        for failed in range(total + 1):
+            parts = [(round(failed * size / total), size) for size in sizes]
+            failures = sum(math.ceil(part / self.size) for part, _ in parts)
+            successes = sum(math.ceil((size - part) / self.size) for part, size in parts)
+            found.append((failures, 0 if self.failures_only else successes))
+        return found
+
+
+def _step_calls(config: Config, analysts: _Analysts, counts: tuple[int, int]) -> int:
+    """Calls of a step whose analysts, so many on failures and on successes, all propose something."""
+    if analysts.compact or not any(counts):
+        return sum(counts)
+    mode = config.optimizer.skill_update_mode
+    merges = sum(_merge_calls(count, config.gradient.merge_batch_size) for count in counts) + int(all(counts))
+    choice = 0 if mode == "full_rewrite_minibatch" else 1
+    if config.optimizer.lr_control_mode == "autonomous":
+        choice += 1
+    return sum(counts) + merges + choice + int(mode == "rewrite_from_suggestions")
 
 
 def _merge_calls(patches: int, size: int) -> int:
-    """Calls of a hierarchical merge, split in the worst way over the two sides."""
+    """Calls of the hierarchical merge of one side: one for each chunk of two or more, level by level."""
     calls = 0
     while patches > 1:
-        chunks = math.ceil(patches / size)
-        calls += chunks
-        patches = chunks
-    return calls + 1
+        calls += patches // size + int(patches % size > 1)
+        patches = math.ceil(patches / size)
+    return calls
 
 
 def _tokens(env: Env, item: Item, skill: str) -> float:

@@ -75,5 +75,5 @@ class SpendMeter:
             ("budget.max_seconds", self.seconds(), caps.seconds),
         ):
             if cap is not None and spent >= cap:
-                return StopRequested("budget", f"{name}={cap:g} is reached ({spent:.0f} spent)")
+                return StopRequested("budget", f"{name}={cap:.12g} is reached ({spent:.0f} spent)")
         return None

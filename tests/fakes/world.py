@@ -119,10 +119,10 @@ class World:
         """What the model of the stage replies. Raises what a script says; one for ``probe target`` is of that role."""
         script = self.scripts.get(f"{stage} {role}") or self.scripts.get(stage)
         played = script(system, user) if script else None
-        if played is None:
-            played = _PLAYERS[stage](system, user)
         if isinstance(played, Exception):
             raise played
+        if played is None:
+            return play(stage, system, user)
         return played if isinstance(played, str) else json.dumps(played)
 
     @asynccontextmanager
@@ -308,7 +308,10 @@ def _analyst(system: str, user: str) -> Played:
         return {"batch_size": number, "success_patterns": lines, "patch": {"reasoning": "worked", key: changes}}
     words = missing_rules(trajectories, skill)[:budget]
     causes = [{"failure_type": "missing", "count": number, "description": f"no {word}"} for word in words]
-    changes = [_change(key, skill, rule_line(word)) for word in words]
+    lines = [rule_line(word) for word in words]
+    if key == "skill_candidates":  # one whole skill, not one a rule
+        lines = ["\n".join(lines)] if lines else []
+    changes = [_change(key, skill, line) for line in lines]
     return {"batch_size": number, "failure_summary": causes, "patch": {"reasoning": "failed", key: changes}}
 
 
@@ -373,6 +376,12 @@ _PLAYERS: Mapping[str, Script] = {
     "slow_update": _slow_update,
     "meta_skill": _meta_skill,
 }
+
+
+def play(stage: str, system: str, user: str) -> str:
+    """What a model of this world usually replies."""
+    played = _PLAYERS[stage](system, user)
+    return played if isinstance(played, str) else json.dumps(played)
 
 
 def stage_of(system: str) -> str:

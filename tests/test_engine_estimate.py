@@ -1,0 +1,100 @@
+"""What a dry run tells against what a run sends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.world import Played, Script, World, codes, play, prepared, run, skill_of
+
+from skillopt.engine.estimate import RoleEstimate, estimate
+
+
+def busy(system: str, user: str) -> Played:
+    """Analysts that always have something new to say, useful or not: every step goes through all stages."""
+    reply = json.loads(play("analyst", system, user))
+    patch = reply["patch"]
+    key = next(name for name in patch if name != "reasoning")
+    skill, about = skill_of(user), " ".join(codes(user.partition(" Trajectories")[2]))
+    line = f"- think of {about} after {len(skill)}"
+    extra = {
+        "edits": {"op": "append", "target": "", "content": line},
+        "revise_suggestions": {"type": "add_rule", "title": line, "instruction": f"Add: {line}"},
+        "skill_candidates": {"title": line, "change_summary": [line], "new_skill": f"{skill}\n{line}\n"},
+    }
+    if len(patch[key]) < (1 if key == "skill_candidates" else 2):
+        patch[key].append(extra[key])
+    return dict(reply)
+
+
+def nothing(system: str, user: str) -> Played:
+    return {"batch_size": 1, "failure_summary": [], "success_patterns": [], "patch": {"reasoning": "", "edits": []}}
+
+
+def told_and_sent(tmp_path: Path, script: Script | None, overrides: dict[str, Any]) -> list[tuple[RoleEstimate, int]]:
+    """Each role's estimate, and how many requests it got in the end."""
+    world = World(train=16, val=8, test=24, scripts={"analyst": script} if script else {})
+    ready = prepared(world, tmp_path / "run", overrides)
+    style = ready.roles["optimizer"].spec.reply_style
+    told = estimate(ready.config, ready.env, ready.items, ready.skill.text, style)
+    assert run(world, tmp_path / "run", overrides).reason == "completed"
+    return [(role, sum(call.role == role.role for call in world.calls)) for role in told]
+
+
+CONFIGURATIONS: list[dict[str, Any]] = [
+    {},
+    {"train.num_epochs": 1},
+    {"train.num_epochs": 4, "train.batch_size": 8, "gradient.minibatch_size": 4},
+    {"train.num_epochs": 3, "train.batch_size": 16, "gradient.minibatch_size": 3},
+    {"train.accumulation": 2},
+    {"train.batch_size": 5, "train.accumulation": 4},
+    {"gradient.merge_batch_size": 2, "train.batch_size": 16},
+    {"optimizer.use_slow_update": False, "optimizer.use_meta_skill": False},
+    {"optimizer.use_slow_update": False},
+    {"optimizer.skill_update_mode": "rewrite"},
+    {"optimizer.skill_update_mode": "full_rewrite"},
+    {"optimizer.lr_control_mode": "autonomous"},
+    {"optimizer.longitudinal_pair_policy": "changed"},
+    {"optimizer.slow_update_gate_with_selection": False},
+    {"evaluation.use_gate": False},
+    {"evaluation.eval_test": False},
+    {"evaluation.sel_env_num": 3, "evaluation.test_env_num": 5},
+]
+
+
+@pytest.mark.parametrize("overrides", CONFIGURATIONS, ids=str)
+def test_a_run_sends_what_was_told_and_more_than_half_of_the_most(tmp_path: Path, overrides: dict[str, Any]) -> None:
+    for told, sent in told_and_sent(tmp_path, busy, overrides):
+        assert told.low <= sent <= told.high <= 2 * sent
+
+
+@pytest.mark.parametrize("script", [None, nothing], ids=["learns at once", "proposes nothing"])
+@pytest.mark.parametrize(
+    "overrides",
+    [{}, {"gradient.failure_only": True}, {"model.reply_style": "compact"}, {"gradient.minibatch_size": 8}],
+    ids=str,
+)
+def test_a_run_that_has_less_to_do_stays_within_the_bounds(
+    tmp_path: Path, script: Script | None, overrides: dict[str, Any]
+) -> None:
+    if overrides.get("model.reply_style") == "compact" and script is nothing:
+        script = lambda system, user: {"rules": []}  # noqa: E731
+    for told, sent in told_and_sent(tmp_path, script, overrides):
+        assert told.low <= sent <= told.high
+
+
+def test_the_line_of_a_role_names_it_and_its_calls() -> None:
+    assert RoleEstimate("target", 12, 34, 5600, 789).line() == (
+        "target: 12-34 calls, at most about 5,600 prompt and 789 completion tokens"
+    )
+    assert RoleEstimate("optimizer", 7, 7, 10, 20).line().startswith("optimizer: 7 calls, ")
+
+
+def test_an_estimate_sends_and_writes_nothing(tmp_path: Path) -> None:
+    world = World()
+    ready = prepared(world, tmp_path / "run")
+    estimate(ready.config, ready.env, ready.items, ready.skill.text, "full")
+    assert world.calls == []
+    assert list(tmp_path.iterdir()) == []
