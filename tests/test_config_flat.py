@@ -135,8 +135,6 @@ MAY_DIFFER = {
     "env.workers": "3",
     "gradient.analyst_workers": "3",
     "env.out_root": "elsewhere",
-    "env.exec_timeout": "7",
-    "model.timeout_seconds": "7",
 }
 MATTERS = {
     "train.num_epochs": "9",

@@ -92,8 +92,6 @@ def test_retries_and_failures_count(tmp_path: Path) -> None:
         {"budget.max_calls": 500},
         {"runtime.max_error_rate": 0.9},
         {"logging.predictions": "all"},
-        {"env.exec_timeout": 5.0},
-        {"model.timeout_seconds": 5.0},
     ],
 )
 def test_what_changes_no_result_may_differ(tmp_path: Path, changed: dict[str, Any]) -> None:

@@ -210,11 +210,14 @@ def test_what_no_commit_is_charged_with_is_in_no_total(journal: Journal) -> None
     assert journal.stage_totals() == {}
 
 
-def test_records_come_in_the_order_of_their_commits(journal: Journal) -> None:
+def test_fields_of_records_come_in_the_order_of_their_commits(journal: Journal) -> None:
     for name in ("step_0002", "epoch_01", "step_0001", "step_0003"):
-        journal.commit(name, {"name": name}, {})
-    assert [each["name"] for each in journal.records("step_")] == ["step_0002", "step_0001", "step_0003"]
-    assert [each["name"] for each in journal.records("")] == ["step_0002", "epoch_01", "step_0001", "step_0003"]
+        journal.commit(name, {"state": {"of": name, "score": 0.1 + 0.2, "text": "“ä”\n"}, "more": 1}, {})
+    journal.commit("baseline", {"scores": {}}, {})
+    found = journal.fields("step_", "state")
+    assert [each["of"] for each in found] == ["step_0002", "step_0001", "step_0003"]
+    assert found[0] == {"of": "step_0002", "score": 0.1 + 0.2, "text": "“ä”\n"}
+    assert [each["of"] for each in journal.fields("", "state")] == ["step_0002", "epoch_01", "step_0001", "step_0003"]
     assert journal.record("step_0009") is None
 
 
@@ -269,10 +272,11 @@ def test_forgotten_replies_are_gone_but_not_what_is_charged(journal: Journal) ->
 
 def test_withdrawn_commits_are_no_commits(journal: Journal) -> None:
     journal.commit("a", {}, {"x": b"x"})
-    journal.commit("b", {}, {})
-    journal.withdraw(["b", "never there"])
+    journal.commit("b", {}, {"y": b"y"})
+    journal.withdraw(["b", "never there"], ["y"])
     assert journal.record("b") is None
     assert journal.record("a") == {}
+    assert dict(journal.files()) == {"x": b"x"}
 
 
 # totals

@@ -112,7 +112,7 @@ def test_a_later_process_goes_on_counting(tmp_path: Path) -> None:
         assert meter.seconds() == pytest.approx(5.0 * number)
         spend(meter, 2, 10)
         clock.now += 5.0
-        meter.close()
+        meter.save()
         journal.close()
         clock.now += 1000.0  # between two processes no time is spent
     journal = Journal(tmp_path / "journal.sqlite")

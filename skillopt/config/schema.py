@@ -88,7 +88,7 @@ class ModelConfig(ProviderKeys):
     optimizer_temperature: float | None = key(None, "sampling temperature of the optimizer", new=True, ge=0)
     target_temperature: float | None = key(None, "sampling temperature of the target", new=True, ge=0)
     timeout_seconds: float = key(
-        300.0, "seconds for one request; a rollout has env.exec_timeout instead", new=True, gt=0, resume=False
+        300.0, "seconds for one request; a rollout has env.exec_timeout instead", new=True, gt=0
     )
     reply_style: Literal["auto", "full", "compact"] = key(
         "auto", "how much the optimizer is asked to write; auto is what suits the provider", new=True

@@ -183,7 +183,7 @@ class EnvConfig(Section):
     split_dir: str = key("", "folder with train/, val/ and test/", on="both")
     data_path: str = key("", "data file to cut into splits", on="both")
     split_output_dir: str = key("", "where the cut splits are written; blank writes below the run folder", on="both")
-    exec_timeout: float = key(120.0, "seconds that the target has for one call", gt=0, resume=False)
+    exec_timeout: float = key(120.0, "seconds that the target has for one call", gt=0)
     limit: int = key(0, "use only the first items of every split; 0 uses all", on="both", ge=0, null=(0,))
     workers: int = key(16, "target calls in flight at most", on="both", ge=1, resume=False)
     max_turns: int = key(1, "turns that the target has for one item", on="both", only=(1,))

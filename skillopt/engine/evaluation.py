@@ -91,7 +91,7 @@ async def _evaluate(
             work = evaluate(scope, prepared.skill, items, label=f"{split} split", priority=Priority.GATE)
             done, stop = await until_stopped(work, meter, events)
     finally:
-        meter.close()
+        meter.save()
     if done is None:
         raise stop or StopRequested("error")
     return Pass(done, scope)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from skillopt.concurrency import gather_all
-from skillopt.engine.commit import score_of, state_files
+from skillopt.engine.commit import state_files
 from skillopt.engine.context import Context, Priority
-from skillopt.engine.evaluate import item_scores, means
+from skillopt.engine.evaluate import Evaluation, item_scores, mean, means
+from skillopt.engine.gating import outcomes
 from skillopt.engine.passes import Pass, Passes, pass_files
-from skillopt.engine.state import ItemScores, RunState
+from skillopt.engine.state import RunState
 from skillopt.engine.summary import Tests, summarise
+from skillopt.gate.rules import Strict
 from skillopt.run.folder import FINISH, TEST, dump_json
 from skillopt.skill import Skill
 
@@ -30,7 +32,7 @@ async def finish(context: Context, passes: Passes, initial: Skill, state: RunSta
         final = await passes.get(current, context.selection_items, label="final selection", priority=Priority.GATE)
         files |= pass_files(context, "final_selection_eval", final)
         keys |= final.scope.keys
-        state = promoted(context, state, item_scores(final.evaluation))
+        state = promoted(context, state, final.evaluation)
     tests = None
     if testing and context.test_items:
         tests, test_files, test_keys = await run_tests(context, passes, initial, state)
@@ -38,6 +40,7 @@ async def finish(context: Context, passes: Passes, initial: Skill, state: RunSta
         keys |= test_keys
     files |= state_files(context.config, state)
     final_scores = item_scores(final.evaluation) if final else state.current_scores
+    # Two commits: the totals in the summary must hold what the first one is charged with.
     context.folder.commit(TEST, {"state": state.model_dump()}, files, keys)
     summary = summarise(context, state, tests, final_scores, stop_reason="completed")
     context.folder.commit(
@@ -46,12 +49,15 @@ async def finish(context: Context, passes: Passes, initial: Skill, state: RunSta
     return summary
 
 
-def promoted(context: Context, state: RunState, scores: ItemScores) -> RunState:
-    """The last skill becomes the best one when its selection score is strictly higher, or when there are no selection
-    items to tell."""
-    score, best = score_of(context.config, scores), score_of(context.config, state.best_scores)
+def promoted(context: Context, state: RunState, final: Evaluation) -> RunState:
+    """The last skill becomes the best one when it is strictly better on the items that both have, or when there are no
+    selection items to tell."""
+    scores = item_scores(final)
     state = state.but(current_scores=scores)
-    if context.selection_items and (score is None or (best is not None and score <= best)):
+    config = context.config.evaluation
+    best = outcomes(state.best_scores)
+    better = Strict(config.gate_metric, config.gate_mixed_weight).decide(final.outcomes, best, best).new_best
+    if context.selection_items and not better:
         return state
     return state.but(best=state.current, best_scores=scores, best_step=state.step, best_origin=state.current_origin)
 
@@ -96,7 +102,7 @@ def by_task_type(done: Pass) -> dict[str, Any]:
                 groups.setdefault(group, []).append(score.hard)
     table: dict[str, Any] = {}
     for group in sorted(groups, key=lambda name: (name == "overall", name)):
-        table[group] = {"total": len(groups[group]), "hard_acc": sum(groups[group]) / len(groups[group])}
+        table[group] = {"total": len(groups[group]), "hard_acc": mean(groups[group])}
     overall = table.setdefault("overall", {"total": 0, "hard_acc": None})
     hard, soft = means(item_scores(done.evaluation))
     return table | {"overall": {**overall, "hard": hard, "soft": soft, "errors": done.evaluation.errors}}

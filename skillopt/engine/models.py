@@ -63,7 +63,8 @@ async def open_clients(
         limiters: dict[str, Limiter] = {}
         clients: dict[Role, ChatModel] = {}
         for role, resolved in roles.items():
-            url = urls.get(resolved.spec.model, resolved.spec.base_url)
+            local = resolved.spec.provider == "local"
+            url = urls[resolved.spec.model] if local else resolved.spec.base_url
             limiter = limiters.setdefault(url, Limiter(caps))
             clients[role] = OpenAIChat.of(resolved, session, limiter, meter, base_url=url)
         yield clients

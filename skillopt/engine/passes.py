@@ -77,7 +77,10 @@ class Passes:
         if error is not None and not self._broken.done():
             self._broken.set_exception(error)
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> Passes:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         """Cancels what was started and never asked for; its requests in flight are still paid and kept."""
         if not self._broken.cancel():
             self._broken.exception()  # whoever waited has seen it

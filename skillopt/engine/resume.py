@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from skillopt.config import explain_difference, fingerprint
+from skillopt.engine.plan import steps_per_epoch
 from skillopt.engine.prepare import Prepared
 from skillopt.run.folder import ENDS, JOURNAL, RunFolder, peek_meta
 from skillopt.types import Item
@@ -32,11 +33,12 @@ def open_run(prepared: Prepared, kind: Kind, mask: Callable[[str], str]) -> RunF
     wanted: dict[str, Any] = json.loads(mask(json.dumps(identity(prepared, kind))))
     made = made_with(root)
     policy = prepared.config.runtime.resume_policy
-    if made is None or made == wanted:
+    if made is None or (made["kind"] == kind and not difference(made, wanted)):
         return _open(root, wanted, mask)
     if made["kind"] != kind:
         raise ResumeError(f"{root} is the folder of another kind of run ({made['kind']}); choose another out_root")
     if policy == "force":
+        _check_steps(root, made, wanted)
         return _open(root, wanted, mask, unfinished=True)
     if policy == "fork":
         return _fork(root, wanted, mask)
@@ -76,7 +78,9 @@ def made_with(root: Path) -> dict[str, Any] | None:
 
 
 def difference(made: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    """Lines ``key: old -> new``."""
+    """Lines ``key: old -> new``. Evaluations differ in nothing that matters: their answers are kept by content."""
+    if "config" not in wanted:
+        return []
     lines = explain_difference(made["config"], wanted["config"])
     for role, spec in wanted["models"].items():
         lines += [
@@ -94,11 +98,26 @@ def difference(made: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _check_steps(root: Path, made: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Steps are kept by their number: with another number of steps an epoch they would be taken for others."""
+    before, now = _steps(made), _steps(wanted)
+    if before != now:
+        raise ResumeError(
+            f"{root} has {before} steps an epoch, and now there would be {now}: it cannot go on in place. Use "
+            "--resume-policy fork, or another out_root"
+        )
+
+
+def _steps(identity: dict[str, Any]) -> int:
+    config, train = identity["config"], identity["items"]["train"][0]
+    return steps_per_epoch(train, int(config["train.batch_size"]), int(config["train.accumulation"]))
+
+
 def _open(root: Path, wanted: dict[str, Any], mask: Callable[[str], str], *, unfinished: bool = False) -> RunFolder:
     """The folder, from now on of a run as ``wanted``. ``unfinished`` lets a finished run go on."""
     folder = RunFolder(root, mask)
     if unfinished:
-        folder.journal.withdraw(ENDS)
+        folder.journal.withdraw(ENDS, ["summary.json"])
     folder.journal.set_meta("identity", json.dumps(wanted))
     return folder
 

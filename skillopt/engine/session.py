@@ -14,6 +14,7 @@ from skillopt.concurrency import cancel_all
 from skillopt.config import Config, Redactor, flatten
 from skillopt.engine.context import Context
 from skillopt.engine.models import OpenClients, RoleError, journaled, open_clients
+from skillopt.engine.passes import Passes
 from skillopt.engine.prepare import Prepared
 from skillopt.engine.resume import TRAINING, open_run
 from skillopt.engine.state import RunState
@@ -59,7 +60,8 @@ async def train(
         prepared = replace(prepared, skill=Skill(redactor.mask(prepared.skill.text)))
         log = EventLog(folder.root / "events.jsonl", redactor.mask)
         try:
-            return await _train(prepared, folder, environ, Events(log, *listeners), connect)
+            ending = await _train(prepared, folder, environ, Events(log, *listeners), connect)
+            return replace(ending, detail=redactor.mask(ending.detail))
         finally:
             log.close()
 
@@ -75,14 +77,14 @@ async def _train(
         clients = connect(config, prepared.roles, meter, environ, _say(events))
         async with journaled(clients, folder, grace_of(config)) as models:
             context = Context(config, prepared.env, prepared.items, folder, models, meter, events, prepared.steps)
-            trainer = Trainer(context, prepared.plan, prepared.skill)
-
-            summary, stop = await until_stopped(trainer.run(), meter, events)
+            async with Passes(context) as passes:
+                trainer = Trainer(context, passes, prepared.plan, prepared.skill)
+                summary, stop = await until_stopped(passes.beside(trainer.run()), meter, events)
     except RoleError as error:
         events.emit("run_stopped", reason="error", detail=str(error))
         raise
     finally:
-        meter.close()
+        meter.save()
     if summary is not None:
         events.emit("run_finished", reason="completed")
         return Ending(folder.root, summary, "completed")
@@ -103,7 +105,11 @@ async def until_stopped(
     task = asyncio.ensure_future(work)
     interrupted = StopRequested("interrupted", "interrupted; all finished work is saved")
 
+    pressed = False
+
     def interrupt() -> None:
+        nonlocal pressed
+        pressed = True
         meter.stop(interrupted)
         events.emit("note", text="stopping: requests in flight are waited for; a second Ctrl-C ends at once")
         task.cancel()
@@ -118,10 +124,11 @@ async def until_stopped(
         except ModelError as error:
             return None, StopRequested("error", str(error))
         except asyncio.CancelledError:
-            if meter.stopped is not interrupted:
+            if not pressed:
                 raise
-            return None, interrupted
+            return None, meter.stopped or interrupted
         finally:
+            meter.stop(StopRequested("error", "the run has ended"))  # what is still queued must not be sent
             await cancel_all([task])
 
 
@@ -157,7 +164,7 @@ def stopped_summary(context: Context, prepared: Prepared, reason: str) -> dict[s
 
 def last_state(folder: RunFolder) -> RunState | None:
     """The state of the newest commit that holds one."""
-    states = [record["state"] for record in folder.journal.records("") if "state" in record]
+    states = folder.journal.fields("", "state")
     return RunState.model_validate(states[-1]) if states else None
 
 

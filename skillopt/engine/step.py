@@ -41,7 +41,7 @@ async def propose(context: Context, state: RunState, plan: StepPlan[Item]) -> Pr
     watch = Stopwatch()
     batches = await roll_and_reflect(scope, settings, told, plan, watch)
     proposal = Proposal(scope, skill, plan, watch, batches)
-    _check_analysts(scope, proposal.reflections)
+    _check_analysts(scope, plan.step, proposal.reflections)
     failures, successes = (patches_of(proposal.reflections, kind) for kind in ("failure", "success"))
     if not failures and not successes:
         return proposal
@@ -119,6 +119,9 @@ async def _batch(
         label = f"step {plan.step} rollout"
         async for rollout in rollouts_in_order(scope, told.skill, batch.items, label=label, priority=Priority.STEP):
             rollouts.append(rollout)
+            for analyst in analysts:
+                if analyst.done():
+                    analyst.result()  # what ends a run (a refused key) ends it now, not when all items are done
             closed = minibatcher.add(rollout)
             if closed is not None:
                 start(closed)
@@ -132,26 +135,33 @@ async def _batch(
     return BatchResult(batch, evaluation, tuple(reflections))
 
 
-def _check_analysts(scope: Scope, reflections: tuple[Reflection, ...]) -> None:
-    """Ends the run when the optimizer does not work: every analyst failed, or too many for want of an answer.
+def _check_analysts(scope: Scope, step: int, reflections: tuple[Reflection, ...]) -> None:
+    """Ends the run when the optimizer does not work: too many analysts had no answer, or none gave a usable one.
 
-    Replies that could not be read are then forgotten, so that the next process asks again and not only reads them.
+    One useless reply, where a step has one analyst, is a step lost; a second one in a row is not chance. Replies that
+    could not be read are then forgotten, so that the next process asks again and not only reads them.
     """
     context = scope.context
     failed = [reflection.error for reflection in reflections if reflection.error is not None]
     if not failed:
         return
-    unanswered = [error for error in failed if error.kind not in ("invalid_output", "refused", "context_overflow")]
+    unanswered = sum(error.kind not in ("invalid_output", "refused", "context_overflow") for error in failed)
     max_rate = context.config.runtime.max_error_rate
-    too_many = len(unanswered) > 1 and len(unanswered) > max_rate * len(reflections)
-    if len(failed) == len(reflections) or too_many:
+    none_usable = len(failed) == len(reflections) and (len(failed) > 1 or _lost_its_analysts(context, step - 1))
+    too_many = unanswered > max_rate * len(reflections) and (unanswered > 1 or len(reflections) == 1)
+    if none_usable or too_many:
         detail = (
             f"optimizer: {len(failed)} of {len(reflections)} analyst calls of one step failed "
             f"(runtime.max_error_rate={max_rate:g}); the last one: {failed[-1].message}"
         )
-        if len(failed) == len(reflections):
-            context.folder.journal.forget(scope.keys, STAGE)
+        context.folder.journal.forget(scope.keys, STAGE)
         raise context.stop(StopRequested("error_rate", detail))
+
+
+def _lost_its_analysts(context: Context, step: int) -> bool:
+    """Whether every analyst of an earlier step failed."""
+    record = context.folder.journal.record(f"step_{step:04d}")
+    return record is not None and record["row"]["n_patches"] == 0 and bool(record["row"]["errors"].get("analyst"))
 
 
 async def _select(proposal: Proposal, settings: Settings, told: OptimizerContext) -> Proposal:
@@ -215,10 +225,14 @@ async def judge(context: Context, proposal: Proposal, baseline: Coroutine[Any, A
     else:
         context.events.emit("stage_started", step=step, stage=6)
         label = f"step {step} selection"
+
+        async def measured() -> RunState:
+            return await current_measured(proposal.scope, await baseline, label)
+
         evaluation, before = await gather_both(
-            evaluate(proposal.scope, candidate, context.selection_items, label=label, priority=Priority.GATE), baseline
+            evaluate(proposal.scope, candidate, context.selection_items, label=label, priority=Priority.GATE),
+            measured(),
         )
-        before = await current_measured(proposal.scope, before, label)
         state, verdict = judged(context, before.but(step=step), candidate, evaluation, f"step_{step:04d}")
         action = verdict.action
     proposal.watch.lap("evaluate", clock)
@@ -235,10 +249,11 @@ def commit_step(context: Context, proposal: Proposal, judgement: Judgement) -> R
     row |= score_fields(config, state)
     row |= token_fields(journal.charge(name, proposal.scope.keys))
     row |= {"timing": proposal.watch.stages, "wall_time_s": round(time.monotonic() - proposal.watch.started, 1)}
-    rows = [record["row"] for record in journal.records("step_")] + [row]
+    rows = [*journal.fields("step_", "row"), row]
     files = step_files(config, proposal, judgement, entry)
     files[f"steps/{name}/step_record.json"] = dump_json(row)
     files |= state_files(config, state) | {"history.json": dump_json(rows)} | lr_history(rows)
+    context.meter.save()
     context.folder.commit(name, {"row": row, "state": state.model_dump()}, files, proposal.scope.keys)
     if judgement.verdict is not None:
         emit_verdict(context, proposal.plan.step, judgement)

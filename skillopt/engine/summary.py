@@ -29,7 +29,7 @@ def summarise(
 ) -> dict[str, Any]:
     """The published fields, and ``stop_reason``, ``no_improvement_reason``, ``test_lift``, ``requests``."""
     journal = context.folder.journal
-    rows = [record["row"] for record in journal.records("step_")]
+    rows = journal.fields("step_", "row")
     baseline = (journal.record("baseline") or {}).get("scores")
     final_hard, final_soft = means(final_scores or {})
     return {

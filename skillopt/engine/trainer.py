@@ -26,21 +26,14 @@ class Trainer:
     first call that was never answered.
     """
 
-    def __init__(self, context: Context, plan: tuple[EpochPlan[Item], ...], skill: Skill) -> None:
+    def __init__(self, context: Context, passes: Passes, plan: tuple[EpochPlan[Item], ...], skill: Skill) -> None:
         self.context = context
+        self.passes = passes
         self.plan = plan
         self.skill = skill
-        self.passes = Passes(context)
 
     async def run(self) -> dict[str, Any]:
         """Trains to the end and returns the summary. Raises ``StopRequested`` or ``ModelError``, all work kept."""
-        try:
-            return await self.passes.beside(self.train())
-        finally:
-            await self.passes.close()
-
-    async def train(self) -> dict[str, Any]:
-        """The loop."""
         state = self.start()
         for epoch in self.plan:
             self.start_epoch(state, epoch)
@@ -94,7 +87,6 @@ class Trainer:
             scores = item_scores(done.evaluation)
             record = {"scores": scores}
             files = pass_files(context, "selection_eval_baseline", done)
-            files["skills/skill_v0000.md"] = self.skill.text.encode()
             files |= state_files(context.config, state.but(current_scores=scores, best_scores=scores))
             context.folder.commit(BASELINE, record, files, done.scope.keys)
             hard, soft = means(scores)

@@ -263,7 +263,8 @@ def next_pause(
         pause = draw * min(retries.longest_pause, retries.first_pause * 2.0 ** (tries.counted - 1))
         return pause if now + pause - tries.started < retries.deadline else None
     backoff = min(30.0, 2.0 ** min(tries.limited - 1, 5)) * (0.5 + 0.5 * draw)
-    pause = backoff if fault.retry_after is None else fault.retry_after
+    # A server that says "at once" again and again must not be asked at the speed of the network.
+    pause = backoff if fault.retry_after is None else fault.retry_after or 0.1 * backoff
     since: float = max(tries.limited_since or now, last_success or 0.0)
     return pause if now + pause - since < retries.patience else None
 

@@ -277,9 +277,10 @@ class Journal:
         found = [zlib.decompress(content[0]) if content else None for content in contents]
         return found == list(files.values())
 
-    def withdraw(self, names: Iterable[str]) -> None:
-        """Takes commits back. Their files and what they are charged with stay."""
-        self._transaction(("DELETE FROM commits WHERE name=?", (name,)) for name in names)
+    def withdraw(self, names: Iterable[str], paths: Iterable[str]) -> None:
+        """Takes commits back, with the files in ``paths``. Their other files and what they are charged with stay."""
+        statements = [("DELETE FROM commits WHERE name=?", (name,)) for name in names]
+        self._transaction([*statements, *(("DELETE FROM files WHERE path=?", (path,)) for path in paths)])
 
     def charge(self, name: str, keys: Iterable[str]) -> dict[str, StageTokens]:
         """Tokens by stage of those ``keys`` that no commit but ``name`` is charged with: what a commit will cost."""
@@ -302,10 +303,13 @@ class Journal:
         row = self._db.execute("SELECT record FROM commits WHERE name=?", (name,)).fetchone()
         return json.loads(row[0]) if row else None
 
-    def records(self, prefix: str) -> list[dict[str, Any]]:
-        """All records whose name starts with ``prefix``, in order of commit."""
-        rows = self._db.execute("SELECT record FROM commits WHERE name GLOB ? ORDER BY sequence", (prefix + "*",))
-        return [json.loads(body) for (body,) in rows]
+    def fields(self, prefix: str, field: str) -> list[Any]:
+        """One field of all records whose name starts with ``prefix`` and that have it, in order of commit."""
+        rows = self._db.execute(
+            "SELECT json_extract(record, ?) FROM commits WHERE name GLOB ? ORDER BY sequence",
+            (f"$.{field}", prefix + "*"),
+        )
+        return [json.loads(text) for (text,) in rows if text is not None]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Every file that a commit holds: path relative to the run folder, content."""

@@ -62,7 +62,7 @@ class SpendMeter:
         """Wall clock of all processes of the run, in seconds."""
         return self._seconds_before + self._clock() - self._started
 
-    def close(self) -> None:
+    def save(self) -> None:
         """Keeps the wall clock for the next process. A process that found every answer in the journal spent nothing."""
         if self.requests > self._requests_before:
             self._journal.set_meta("wall_seconds", f"{self.seconds():.3f}")

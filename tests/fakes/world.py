@@ -82,7 +82,8 @@ class Call:
 
 @dataclass
 class World:
-    """The sizes of the splits, how its models are played, and all requests so far."""
+    """The sizes of the splits, how its models are played, and all requests so far. ``peaks``: the most requests that a
+    role had at once."""
 
     train: int = 6
     val: int = 4
@@ -91,6 +92,7 @@ class World:
     latency: Callable[[Call], float] = lambda call: 0.0
     version: str = "1"
     calls: list[Call] = field(default_factory=list)
+    peaks: Counter[str] = field(default_factory=Counter)
 
     # what was asked
 
@@ -145,6 +147,7 @@ class _Client:
         self._world = world
         self._limiter = limiter
         self._meter = meter
+        self._in_flight = 0
 
     async def complete(self, request: Request) -> Reply:
         world, role = self._world, self.spec.role
@@ -153,6 +156,8 @@ class _Client:
             kind, usage = "cancelled", Usage()
             call = self._call(request)
             world.calls.append(call)
+            self._in_flight += 1
+            world.peaks[role] = max(world.peaks[role], self._in_flight)
             try:
                 await asyncio.sleep(world.latency(call))
                 text = world.answer(call.stage, call.system, call.user, role)
@@ -163,6 +168,7 @@ class _Client:
                 world.calls[world.calls.index(call)] = self._call(request, call.number, kind)
                 raise
             finally:
+                self._in_flight -= 1
                 self._meter.record(Attempt(role, request.stage, kind, usage, 0.0))
 
     def _call(self, request: Request, number: int = -1, error: str = "") -> Call:
