@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt.models.types import Attempt, Message, Reply, Usage
+from skillopt.run.calls import stored_calls
+from skillopt.run.folder import FolderError
 from skillopt.run.journal import Journal, JournalError, JournalWriteError, StageTokens
 
 MESSAGES = (Message("system", "be brief"), Message("user", "hello"))
@@ -135,15 +137,24 @@ def test_a_failed_transaction_is_rolled_back_whole(journal: Journal) -> None:
     assert journal.record("step_0001") == {}
 
 
-def test_a_conversation_is_told_from_its_parts(tmp_path: Path, journal: Journal) -> None:
+def test_stored_calls_are_told_word_for_word(tmp_path: Path, journal: Journal) -> None:
     asyncio.run(put(journal, "k", "an answer"))
-    assert journal.conversation("k") == [
-        {"role": "system", "content": "be brief"},
-        {"role": "user", "content": "hello"},
-        {"role": "assistant", "content": "an answer"},
-    ]
-    with pytest.raises(KeyError):
-        journal.conversation("missing")
+    asyncio.run(put(journal, "other", "no", stage="analyst"))
+    journal.commit("step_0001", {}, {}, ["k"])
+    (call,) = stored_calls(tmp_path, stage="rollout")
+    assert call["messages"] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
+    assert (call["key"], call["role"], call["part"], call["reply"]) == ("k", "target", "step_0001", "an answer")
+    assert (call["prompt_tokens"], call["completion_tokens"]) == (10, 1)
+    assert [found["key"] for found in stored_calls(tmp_path)] == ["other", "k"]
+    assert [found["key"] for found in stored_calls(tmp_path, part="step_0001")] == ["k"]
+
+
+def test_a_folder_without_a_journal_has_no_calls(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="no journal"):
+        list(stored_calls(tmp_path))
+    (tmp_path / "journal.sqlite").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(FolderError, match="cannot be read"):
+        list(stored_calls(tmp_path))
 
 
 def test_a_prompt_that_recurs_is_stored_once(tmp_path: Path, journal: Journal) -> None:
@@ -165,7 +176,8 @@ def test_any_text_can_be_stored(text: str) -> None:
         stored = await journal.put("k", "target", "rollout", [Message("user", text)], Reply(text or "x"))
         assert journal.get("k") == stored
         assert stored.text.encode() == (text or "x").encode("utf-8", "replace")
-        assert journal.conversation("k")[0]["content"].encode() == text.encode("utf-8", "replace")
+        asked = journal._db.execute("SELECT content FROM texts").fetchone()[0]
+        assert asked.encode() == text.encode("utf-8", "replace")
         journal.close()
 
     asyncio.run(check())
@@ -396,7 +408,6 @@ def test_adopted_replies_are_free_and_charged_to_nobody(tmp_path: Path) -> None:
     assert new.adopt_replies(tmp_path / "old.sqlite") == 0, "again is nothing new"
     texts = {key: reply.text for key in "ab" if (reply := new.get(key))}
     assert texts == {"a": "from the old run", "b": "both, new"}
-    assert new.conversation("a")[-1]["content"] == "from the old run"
     assert new.charge("step_0001", ["a"]) == {"rollout": StageTokens(1, 10, 1)}
     assert new.spent().requests == 0
     assert new.record("step_0001") is None

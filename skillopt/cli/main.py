@@ -14,6 +14,7 @@ COMMANDS = {
     "eval": ("skillopt.cli.eval_only", "score a skill on a split"),
     "resume": ("skillopt.cli.resume", "go on with a training run"),
     "status": ("skillopt.cli.status", "say how far a run is; safe while it is going on"),
+    "calls": ("skillopt.cli.calls", "print every call of a run, word for word"),
     "demo": ("skillopt.cli.demo", "train a small skill on a model that runs on this machine"),
     "models": ("skillopt.cli.models", "pull, list or remove models that run on this machine"),
 }

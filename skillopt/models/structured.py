@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -41,13 +42,18 @@ class ReplyError(ValueError):
     """A reply without exactly one JSON object. The message says what is wrong in words for its author."""
 
 
+@cache
+def _schema(reply_type: type[BaseModel]) -> dict[str, Any]:
+    return reply_type.model_json_schema()
+
+
 async def ask(model: ChatModel, request: Request, reply_type: type[T]) -> Structured[T]:
     """One reply of shape ``reply_type``; the model is asked a second time when the first reply cannot be used.
 
     Raises ``ModelError`` (``invalid_output`` with the second reply as ``raw``, when that cannot be used either).
     """
     if request.json_schema is None:
-        request = replace(request, json_schema=reply_type.model_json_schema())
+        request = replace(request, json_schema=_schema(reply_type))
     first = await model.complete(request)
     try:
         value, repaired = _read(first.text, reply_type, allow_repair=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -103,16 +103,24 @@ def _refuse_foreign(root: Path) -> None:
         )
 
 
-def peek(root: Path, sql: str, values: Sequence[str] = ()) -> tuple[Any, ...] | None:
-    """The first row of a query on a folder's journal, read without the lock; None when it cannot be read."""
+@contextmanager
+def reading(root: Path) -> Iterator[sqlite3.Connection | None]:
+    """A connection that only reads a folder's journal, without the lock; None when there is no journal."""
     path = root / JOURNAL
     if not path.is_file():
-        return None
+        yield None
+        return
     # Without a write-ahead log nobody writes, and SQLite need not put its shared memory beside the journal.
     how = "mode=ro" if path.with_name(f"{JOURNAL}-wal").is_file() else "mode=ro&immutable=1"
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=2.0)) as db:
+        yield db
+
+
+def peek(root: Path, sql: str, values: Sequence[str] = ()) -> tuple[Any, ...] | None:
+    """The first row of a query on a folder's journal, read without the lock; None when it cannot be read."""
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=2.0)) as db:
-            row: tuple[Any, ...] | None = db.execute(sql, values).fetchone()
+        with reading(root) as db:
+            row: tuple[Any, ...] | None = db.execute(sql, values).fetchone() if db else None
             return row
     except sqlite3.Error:
         return None

@@ -186,17 +186,6 @@ class Journal:
         self._pending.append(("INSERT INTO requests VALUES(NULL,?,?,?,?,?,?,?)", values))
         self._schedule()
 
-    def conversation(self, key: str) -> list[dict[str, str]]:
-        """The messages of a stored call, its reply last: ``[{role, content}, …]``."""
-        row = self._db.execute("SELECT messages, text FROM replies WHERE key=?", (key,)).fetchone()
-        if row is None:
-            raise KeyError(key)
-        found = []
-        for role, digest in json.loads(row[0]):
-            (content,) = self._db.execute("SELECT content FROM texts WHERE hash=?", (digest,)).fetchone()
-            found.append({"role": role, "content": content})
-        return [*found, {"role": "assistant", "content": row[1]}]
-
     def _schedule(self) -> asyncio.Future[None]:
         if self._flushed is None:
             loop = asyncio.get_running_loop()

@@ -1,0 +1,11 @@
+"""What a user has to hear about a model that runs on this machine."""
+
+from __future__ import annotations
+
+
+class LocalError(RuntimeError):
+    """A model on this machine cannot be fetched, stored or served; the message says what to do."""
+
+
+class UnknownModelError(LocalError):
+    """A name that is neither in the catalogue nor a file."""
