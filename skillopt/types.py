@@ -80,8 +80,7 @@ Outcome = Score | Failure
 class Rollout:
     """A target's work on one item with one skill: its outcome and the trajectory that the optimizer may read.
 
-    ``trajectory`` is the list of events of ``conversation.json`` (``{"role", "content"}`` for chat targets); ``calls``
-    are the journal keys of the model calls it rests on.
+    ``trajectory`` is the list of events of ``conversation.json`` (``{"role", "content"}`` for chat targets).
     """
 
     item: Item
@@ -91,7 +90,6 @@ class Rollout:
     trajectory: Sequence[Mapping[str, Any]] = ()
     system_prompt: str = ""
     user_prompt: str = ""
-    calls: Sequence[str] = ()
 
     @property
     def score(self) -> Score | None:

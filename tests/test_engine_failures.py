@@ -175,6 +175,23 @@ def test_an_optimizer_that_never_replies_as_asked_ends_the_run_and_is_asked_afre
     assert len(again.of("analyst")) > 2
 
 
+def test_one_useless_reply_costs_a_step_and_two_in_a_row_the_run(tmp_path: Path) -> None:
+    """Steps with one analyst each: a reply that cannot be read is bad luck once."""
+    overrides = {"train.num_epochs": 1, "train.batch_size": 3, "gradient.minibatch_size": 3}
+    bad = {"TR-000"}
+
+    def script(system: str, user: str) -> Played:
+        return UNREADABLE if bad.intersection(codes(user)) else no_edits(system, user)
+
+    world = World(train=9, scripts={"analyst": script, "rollout": lambda system, user: "<answer>wrong</answer>"})
+    assert run(world, tmp_path / "run", overrides).reason == "completed"
+    assert [row["errors"].get("analyst", 0) for row in rows(tmp_path / "run")].count(1) == 1
+    bad.update(f"TR-{number:03d}" for number in range(9))
+    ending = run(world, tmp_path / "other", overrides)
+    assert (ending.reason, len(rows(tmp_path / "other"))) == ("error_rate", 1)
+    assert ending.detail.startswith("optimizer: 1 of 1 analyst calls of one step failed")
+
+
 @pytest.mark.parametrize("stage", ["merge", "ranking"])
 def test_a_stage_that_fails_falls_back_and_says_so(tmp_path: Path, stage: str) -> None:
     root = tmp_path / "run"

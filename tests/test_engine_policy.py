@@ -101,6 +101,8 @@ def test_what_changes_no_result_may_differ(tmp_path: Path, changed: dict[str, An
 
 
 DIFFERENT = [
+    ({"env.exec_timeout": 5.0}, "env.exec_timeout: 120.0 -> 5.0"),
+    ({"model.timeout_seconds": 5.0}, "model.timeout_seconds: 300.0 -> 5.0"),
     ({"train.batch_size": 2}, "train.batch_size: 3 -> 2"),
     ({"train.seed": 7}, "train.seed: 42 -> 7"),
     ({"train.num_epochs": 3}, "train.num_epochs: 2 -> 3"),
@@ -228,6 +230,16 @@ def test_force_tests_what_it_reports(tmp_path: Path) -> None:
     assert second.summary["best_step"] > 0
     assert second.summary["test_hard"] > first.summary["test_hard"]
     assert len(world.of("rollout", "test")) >= 3
+
+
+def test_force_does_not_take_steps_for_other_steps(tmp_path: Path) -> None:
+    """With another number of steps an epoch the third step would be another epoch's."""
+    root, world = tmp_path / "run", World()
+    run(World(), root, {"budget.max_calls": 20})
+    with pytest.raises(ResumeError, match=r"has 2 steps an epoch, and now there would be 3: it cannot go on in place"):
+        run(world, root, {"train.batch_size": 2, **FORCE})
+    assert world.calls == []
+    assert run(World(), root).reason == "completed"
 
 
 def test_a_folder_of_the_published_implementation_is_refused(tmp_path: Path) -> None:

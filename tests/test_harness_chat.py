@@ -63,7 +63,6 @@ def test_a_scored_rollout() -> None:
     score = rollout.score
     assert score is not None
     assert (score.hard, score.status, rollout.answer, rollout.skill_hash) == (0.0, "ok", "5", SKILL.hash)
-    assert rollout.calls == ("k",)
     assert rollout.item is ITEM
     assert list(rollout.trajectory) == [
         {"role": "user", "content": "2+2?"},
@@ -98,7 +97,6 @@ def test_a_reply_without_the_tag_is_scored_as_wrong_format() -> None:
     rollout, _ = run(Reply("4"))
     assert rollout.score is not None
     assert (rollout.score.hard, rollout.score.status) == (1.0, "wrong_format")
-    assert rollout.calls == ()
 
 
 STATUS = {

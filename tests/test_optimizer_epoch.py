@@ -91,7 +91,7 @@ def test_the_comparison_is_trimmed_to_the_prompt_s_budget() -> None:
 
 def test_slow_update() -> None:
     got, model = slow([{"reasoning": "r", "slow_update_content": "\n- new guidance\n"}])
-    assert (got.content, got.reasoning, got.keys, got.error) == ("- new guidance", "r", ("key-0",), None)
+    assert (got.content, got.reasoning, got.error) == ("- new guidance", "r", None)
     assert model.stages == ["slow_update"]
     assert model.requests[0].max_tokens == 16_384
     assert "## Previous Guidance\n- old guidance" in model.user()

@@ -73,7 +73,7 @@ def test_a_reflection_holds_patch_file_and_summary() -> None:
     got, model = reflect([failure_reply("- one", "- two")])
     assert got.error is None
     assert got.name == "minibatch_fail_000"
-    assert (got.batch_index, got.item_ids, got.keys) == (1, ("item-1", "item-2"), ("key-0",))
+    assert (got.batch_index, got.item_ids) == (1, ("item-1", "item-2"))
     assert got.patch is not None
     assert [item.to_dict() for item in got.patch.items] == [
         {"op": "append", "content": "- one", "support_count": 2, "source_type": "failure"},
@@ -117,7 +117,7 @@ def test_a_failed_call_is_an_error_of_its_kind(kind: ErrorKind) -> None:
 
 def test_an_unusable_reply_is_asked_again_once() -> None:
     got, model = reflect(["no JSON here", failure_reply("- one")])
-    assert (got.reasked, len(model.requests), got.keys) == (True, 2, ("key-0", "key-1"))
+    assert (got.reasked, len(model.requests)) == (True, 2)
     got, _ = reflect(["no JSON here", "still none"])
     assert got.error is not None
     assert (got.error.kind, got.raw_text) == ("invalid_output", "still none")

@@ -24,6 +24,8 @@ _EXPECTED: Mapping[str, int] = {
     "skillopt.run.folder.FolderError": REFUSED,
     "skillopt.run.journal.JournalError": REFUSED,
     "skillopt.engine.resume.ResumeError": REFUSED,
+    "skillopt.local.errors.UnknownModelError": REFUSED,
+    "skillopt.local.errors.LocalError": FAILED,
     "skillopt.engine.models.RoleError": FAILED,
     "skillopt.envs.scoring.EnvError": FAILED,
     "skillopt.models.errors.ModelError": FAILED,

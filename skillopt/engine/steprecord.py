@@ -52,7 +52,11 @@ def history_row(config: Config, proposal: Proposal, judgement: Judgement) -> dic
             "candidate_gate_score": verdict.candidate_score,
             "gate": asdict(verdict),
         }
-    return row | {"errors": step_errors(proposal, judgement), "trimmed": _trimmed(proposal.reflections)}
+    return row | {
+        "errors": step_errors(proposal, judgement),
+        "trimmed": _trimmed(proposal.reflections),
+        "dropped": _dropped(proposal),
+    }
 
 
 def score_fields(config: Config, state: RunState) -> dict[str, Any]:
@@ -138,6 +142,15 @@ def _trimmed(reflections: Sequence[Reflection]) -> dict[str, int]:
     return {
         "trajectories": sum(reflection.trimmed for reflection in reflections),
         "left_out": sum(reflection.tokens_left_out for reflection in reflections),
+    }
+
+
+def _dropped(proposal: Proposal) -> dict[str, int]:
+    """What optimizer replies held beyond the budget, and entries that were no update items."""
+    return {
+        "over_budget": sum(reflection.over_budget for reflection in proposal.reflections),
+        "no_items": sum(reflection.dropped for reflection in proposal.reflections)
+        + (proposal.merged.dropped if proposal.merged else 0),
     }
 
 

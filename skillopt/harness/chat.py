@@ -67,8 +67,7 @@ def _scored(env: Env, item: Item, skill: Skill, task: Task, messages: tuple[Mess
     system, user = (message.content for message in messages)
     answer, score = score_reply(env, item, task, reply.text)
     trajectory = _trajectory(user, reply.text, score.feedback)
-    calls = (reply.key,) if reply.key else ()
-    return Rollout(item, skill.hash, score, answer.text, trajectory, system, user, calls)
+    return Rollout(item, skill.hash, score, answer.text, trajectory, system, user)
 
 
 def _without_reply(item: Item, skill: Skill, messages: tuple[Message, ...], error: ModelError) -> Rollout:

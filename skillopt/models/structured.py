@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from skillopt.models.errors import ModelError
-from skillopt.models.types import ChatModel, Message, Reply, Request
+from skillopt.models.types import ChatModel, Message, Request
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -21,11 +21,10 @@ QUOTED_CHARS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Structured(Generic[T]):
-    """A validated reply. ``keys`` are the journal keys of the replies it took; ``repaired`` says that its JSON was not
+    """A validated reply. ``repaired`` says that its JSON was not
     valid as it came; ``reasked`` that the first reply could not be used."""
 
     value: T
-    keys: tuple[str, ...]
     repaired: bool = False
     reasked: bool = False
 
@@ -57,7 +56,7 @@ async def ask(model: ChatModel, request: Request, reply_type: type[T]) -> Struct
     first = await model.complete(request)
     try:
         value, repaired = _read(first.text, reply_type, allow_repair=False)
-        return Structured(value, _keys(first), repaired)
+        return Structured(value, repaired)
     except ReplyError as error:
         again = _again(request, first.text, str(error))
     second = await model.complete(again)
@@ -65,7 +64,7 @@ async def ask(model: ChatModel, request: Request, reply_type: type[T]) -> Struct
         value, repaired = _read(second.text, reply_type, allow_repair=True)
     except ReplyError as error:
         raise ModelError("invalid_output", f"the reply was unusable twice; {error}", raw=second.text) from None
-    return Structured(value, _keys(first, second), repaired, reasked=True)
+    return Structured(value, repaired, reasked=True)
 
 
 def parse_json_reply(text: str, allow_repair: bool = False) -> Parsed:
@@ -232,7 +231,3 @@ def _again(request: Request, bad: str, error: str) -> Request:
         "with nothing before or after it. Leave nothing out."
     )
     return replace(request, messages=(*request.messages, Message("assistant", bad), Message("user", demand)))
-
-
-def _keys(*replies: Reply) -> tuple[str, ...]:
-    return tuple(reply.key for reply in replies if reply.key)

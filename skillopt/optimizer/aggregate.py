@@ -43,24 +43,20 @@ _ITEM_SHAPE: Mapping[UpdateMode, str] = {
 class Merged:
     """The one patch of a step. ``fallbacks`` are the merge calls that failed: their inputs were concatenated.
 
-    ``calls`` counts the merge calls made, ``dropped`` the entries of replies that were no items (in the compact
-    contract: the rules that were joined or known), ``keys`` are the journal keys of the replies used.
+    ``dropped`` counts the entries of replies that were no items (in the compact contract: the rules that were joined
+    or known).
     """
 
     patch: Patch
     fallbacks: tuple[CallError, ...] = ()
-    calls: int = 0
     dropped: int = 0
-    keys: tuple[str, ...] = ()
 
     def then(self, later: Merged) -> Merged:
         """``later``, with what this one cost added."""
         return Merged(
             later.patch,
             self.fallbacks + later.fallbacks,
-            self.calls + later.calls,
             self.dropped + later.dropped,
-            self.keys + later.keys,
         )
 
 
@@ -149,10 +145,10 @@ async def _call(
         structured: Structured[Any] = await ask(stage.model, request, MERGE_REPLY[mode])
     except ModelError as error:
         fallback = CallError.of(f"{prompt}, level {level}", error)
-        return Merged(concatenated(inputs), (fallback,), calls=1)
+        return Merged(concatenated(inputs), (fallback,))
     reply = structured.value
     items = tuple(_stamped(item, level, side) for item in merged_items(reply))
-    return Merged(Patch(reply.reasoning, items), calls=1, dropped=reply.dropped, keys=structured.keys)
+    return Merged(Patch(reply.reasoning, items), dropped=reply.dropped)
 
 
 def concatenated(patches: Sequence[Patch]) -> Patch:

@@ -46,7 +46,6 @@ class MetaSkill:
     memory: str
     reasoning: str = ""
     error: CallError | None = None
-    keys: tuple[str, ...] = ()
     trimmed: int = 0
     tokens_left_out: int = 0
 
@@ -83,7 +82,6 @@ async def meta_skill(
         content,
         content or memory,
         reply.reasoning,
-        keys=structured.keys,
         trimmed=fitted.trimmed,
         tokens_left_out=fitted.tokens_left_out,
     )

@@ -52,7 +52,7 @@ class Reflection:
     ``patch`` is None when nothing was proposed or the call failed (``error``). ``raw`` is the content of
     ``patches/<name>.json``, None when the call failed; ``raw_text`` the reply as text (of a failed call too, where
     there was one). ``trimmed`` trajectories were cut by ``tokens_left_out``; ``over_budget`` items were beyond the
-    budget, ``dropped`` entries were no items. ``keys`` are the journal keys of the replies used.
+    budget, ``dropped`` entries were no items.
     """
 
     kind: SourceType
@@ -63,7 +63,6 @@ class Reflection:
     raw: Mapping[str, Any] | None = None
     raw_text: str = ""
     failure_summary: tuple[FailurePattern, ...] = ()
-    keys: tuple[str, ...] = ()
     error: CallError | None = None
     trimmed: int = 0
     tokens_left_out: int = 0
@@ -100,7 +99,7 @@ async def analyse(
     if isinstance(reply, compact.AnalystReply):
         reply = compact.as_full_reply(reply, len(minibatch.rollouts))
     found = _with_reply(begun, reply, settings)
-    return replace(found, keys=structured.keys, repaired=structured.repaired, reasked=structured.reasked)
+    return replace(found, repaired=structured.repaired, reasked=structured.reasked)
 
 
 def _request(context: OptimizerContext, settings: Settings, minibatch: Minibatch) -> tuple[Request, Fitted]:

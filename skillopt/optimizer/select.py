@@ -62,7 +62,6 @@ class Selection:
     indices: tuple[int, ...] | None = None
     reasoning: str = ""
     fallback: CallError | None = None
-    keys: tuple[str, ...] = ()
 
     def to_dict(self, mode: UpdateMode) -> dict[str, Any]:
         """The content of ``ranked_edits.json``."""
@@ -96,8 +95,8 @@ async def select(
     indices = valid_indices(reply.selected_indices, len(merged.items), budget)
     if not indices:
         error_of_reply = CallError(RANKING_STAGE, "invalid_output", "the reply names no valid index")
-        return _first(merged, budget, error_of_reply, structured.keys)
-    return _selected(merged, indices, reply.reasoning, structured.keys)
+        return _first(merged, budget, error_of_reply)
+    return _selected(merged, indices, reply.reasoning)
 
 
 def valid_indices(indices: Sequence[int], n_items: int, budget: int) -> list[int]:
@@ -105,16 +104,16 @@ def valid_indices(indices: Sequence[int], n_items: int, budget: int) -> list[int
     return list(dict.fromkeys(index for index in indices if 0 <= index < n_items))[:budget]
 
 
-def _selected(merged: Patch, indices: Sequence[int], reasoning: str = "", keys: tuple[str, ...] = ()) -> Selection:
+def _selected(merged: Patch, indices: Sequence[int], reasoning: str = "") -> Selection:
     items = tuple(merged.items[index] for index in indices)
     note = f"[note: selected {len(items)}/{len(merged.items)}]"
     patch = Patch(f"{merged.reasoning} {note}".strip(), items)
-    return Selection(patch, tuple(indices), reasoning, keys=keys)
+    return Selection(patch, tuple(indices), reasoning)
 
 
-def _first(merged: Patch, budget: int, error: CallError, keys: tuple[str, ...] = ()) -> Selection:
+def _first(merged: Patch, budget: int, error: CallError) -> Selection:
     note = f"[note: ranking failed, first {budget}/{len(merged.items)} kept]"
-    return Selection(Patch(f"{merged.reasoning} {note}".strip(), merged.items[:budget]), fallback=error, keys=keys)
+    return Selection(Patch(f"{merged.reasoning} {note}".strip(), merged.items[:budget]), fallback=error)
 
 
 def _ranking_request(context: OptimizerContext, settings: Settings, merged: Patch, budget: int) -> Any:
@@ -174,7 +173,6 @@ class LrDecision:
     risk_notes: tuple[str, ...] = ()
     raw_response: str = ""
     error: CallError | None = None
-    keys: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The content of ``lr_decision.json``."""
@@ -229,5 +227,4 @@ async def decide_learning_rate(
         reply.confidence,
         tuple(reply.risk_notes),
         json.dumps(reply.model_dump(), ensure_ascii=False),
-        keys=structured.keys,
     )

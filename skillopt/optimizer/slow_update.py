@@ -45,7 +45,6 @@ class SlowUpdate:
     content: str | None
     reasoning: str = ""
     error: CallError | None = None
-    keys: tuple[str, ...] = ()
     trimmed: int = 0
     tokens_left_out: int = 0
 
@@ -74,7 +73,6 @@ async def slow_update(model: ChatModel, settings: Settings, prev: Skill, curr: S
     return SlowUpdate(
         reply.slow_update_content.strip() or None,
         reply.reasoning,
-        keys=structured.keys,
         trimmed=fitted.trimmed,
         tokens_left_out=fitted.tokens_left_out,
     )

@@ -50,7 +50,6 @@ class Update:
     unapplied: tuple[str, ...] = ()
     change_summary: tuple[str, ...] = ()
     error: CallError | None = None
-    keys: tuple[str, ...] = ()
 
 
 async def update(
@@ -110,7 +109,6 @@ async def _rewrite(model: ChatModel, context: OptimizerContext, settings: Settin
         candidate,
         artifacts={"rewrite_result.json": artifact},
         change_summary=tuple(reply.change_summary),
-        keys=structured.keys,
     )
 
 
