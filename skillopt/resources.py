@@ -24,12 +24,14 @@ def sample_file(name: str, *, package: Path = PACKAGE) -> Path | None:
 def resolve_skill_path(name: str, *, package: Path = PACKAGE) -> Path | None:
     """The file that ``name`` means: that file if it is there, else the shipped one of that name, else None.
 
-    ``skillopt/envs/searchqa/skills/initial.md`` so works from any folder and from a wheel.
+    ``skillopt/envs/searchqa/skills/initial.md`` and ``data/samples/…`` so work from any folder and from a wheel.
     """
     path = Path(os.path.expanduser(name))
     if os.path.isfile(path):
         return path
     parts = _parts(name)
+    if parts[:1] == ("data",):
+        return sample_file(name, package=package)
     if parts[:1] != (package.name,) or ".." in parts:
         return None
     shipped = package.joinpath(*parts[1:])

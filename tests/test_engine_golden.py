@@ -27,7 +27,9 @@ ROW_WITH_PATCHES = (
     *("candidate_hash", "candidate_skill_len", "edit_apply_summary"),
 )
 ROW_GATED = ("selection_hard", "selection_soft", "gate_metric", "candidate_gate_score")
-ROW_NEW = (*("train_hard", "train_soft", "val_hard", "val_soft", "tokens_total", "cost_usd", "errors", "trimmed"),)
+ROW_NEW = (
+    *("train_hard", "train_soft", "val_hard", "val_soft", "tokens_total", "cost_usd", "errors", "trimmed", "dropped"),
+)
 ROW_NEW_GATED = ("gate",)
 BATCH = ("batch_idx", "batch_seed", "n_envs", "hard", "soft", "n_failure_patches", "n_success_patches")
 STATE = (

@@ -430,6 +430,27 @@ def test_two_pulls_fetch_once(shop: Shop, shelf: Shelf) -> None:
     assert shop.asked() == ["1", "2", "3"]
 
 
+def test_waiting_for_another_pull_can_be_stopped(shop: Shop, shelf: Shelf) -> None:
+    stop = threading.Event()
+    stop.set()
+    lines: list[str] = []
+    with weights._alone(shelf, ignore), pytest.raises(LocalError, match="stopped while another process"):
+        pull(shelf, [shop.source], lines.append, ignore, stop)
+    assert lines == ["another process fetches toy-1b; waiting for it"]
+    assert shop.asked() == []
+
+
+def test_an_unfinished_file_that_is_too_long_is_dropped(hub: Hub, shelf: Shelf) -> None:
+    shelf.part.write_bytes(DATA + b"x")
+    assert pull(shelf, [HubSource(hub.url)], ignore, ignore).read_bytes() == DATA
+
+
+def test_a_complete_unfinished_file_only_gets_its_name(hub: Hub, shelf: Shelf) -> None:
+    shelf.part.write_bytes(DATA)
+    assert pull(shelf, [HubSource(hub.url)], ignore, ignore).read_bytes() == DATA
+    assert hub.ranges == []
+
+
 def test_removing_frees_all_of_it(shelf: Shelf) -> None:
     shelf.path.write_bytes(DATA)
     shelf.part.write_bytes(b"12345")

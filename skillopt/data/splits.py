@@ -14,6 +14,7 @@ from skillopt.data.items import Placed, Schema, check_ids, is_manifest, manifest
 from skillopt.data.names import SPLITS, nearest, resolve_split, safe_name
 from skillopt.data.ratio import parse_ratio, ratio_split
 from skillopt.data.readers import MANIFEST_NAME, data_files, find_dataset, read_rows
+from skillopt.resources import sample_file
 from skillopt.types import Item, Split
 
 __all__ = [
@@ -124,6 +125,8 @@ def _read_split_dir(split_dir: str | os.PathLike[str], schema: Schema) -> dict[S
     if not str(split_dir).strip():
         raise DataError("env.split_dir is empty: split_dir mode needs a folder with train/, val/ and test/")
     root = Path(split_dir)
+    if not root.is_dir():
+        root = sample_file(str(split_dir)) or root
     if not root.is_dir():
         command = schema.materialize.format(manifest_dir="MANIFEST_DIR")
         hint = f"; to make it from an id manifest, run\n  {command}" if command else ""

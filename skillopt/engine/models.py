@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
@@ -123,7 +124,12 @@ async def _serve_locally(
 
     urls = {}
     for name in names:
-        path = await asyncio.to_thread(ensure_weights, name, environ, say)
+        stop = threading.Event()
+        try:
+            path = await asyncio.to_thread(ensure_weights, name, environ, say, stop=stop)
+        except asyncio.CancelledError:
+            stop.set()  # a thread cannot be cancelled: the download ends itself
+            raise
         say(f"loading {path.name} on this machine")
         server = await stack.enter_async_context(LocalServer(path))
         urls[name] = server.base_url

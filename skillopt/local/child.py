@@ -46,7 +46,11 @@ def main() -> int:
     spec = ChildSpec.from_json(sys.argv[1])
     live_with(spec.parent)
     announce = _own_stdout()
-    server = serve(spec)
+    try:
+        server = serve(spec)
+    except (ImportError, RuntimeError) as error:  # the engine has printed why; the parent shows it
+        print(f"the model cannot be loaded: {error}", file=sys.stderr)
+        return 1
     with announce:
         announce.write(json.dumps({"address": server.listening_address}) + "\n")
     threading.Event().wait()

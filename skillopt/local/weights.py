@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,14 +99,15 @@ def pull(shelf: Shelf, sources: Sequence[Source], say: Say, watch: Watch, stop: 
 
     What was fetched before goes on where it stopped. Only one process fetches, the others wait for it.
     """
-    with _alone(shelf, say):
+    stop = stop or threading.Event()
+    with _alone(shelf, say, stop):
         if shelf.present():
             return shelf.path
         shelf.clear_litter()
-        job = Job(shelf.row, shelf.part, lambda done: watch(done, shelf.row.size), stop or threading.Event())
-        _check_space(shelf, shelf.row.size - job.there() + max((wheel.size for wheel in shelf.row.wheels), default=0))
+        job = Job(shelf.row, shelf.part, lambda done: watch(done, shelf.row.size), stop)
         if job.there() > shelf.row.size:
             shelf.part.unlink()
+        _check_space(shelf, shelf.row.size - job.there() + max((wheel.size for wheel in shelf.row.wheels), default=0))
         failures = []
         for source in sources:
             say(f"fetching from {source.title}")
@@ -147,7 +148,7 @@ def remove(shelf: Shelf) -> int:
     """Removes a model and what is unfinished of it; the bytes that this freed."""
     if not shelf.path.parent.is_dir():
         return 0
-    with _alone(shelf, say=None):
+    with _alone(shelf, None):
         freed = shelf.bytes_held()
         shelf.clear_litter()
         shelf.path.unlink(missing_ok=True)
@@ -208,7 +209,7 @@ def _no_source(shelf: Shelf, failures: Sequence[str]) -> str:
 
 
 @contextmanager
-def _alone(shelf: Shelf, say: Say | None) -> Iterator[None]:
+def _alone(shelf: Shelf, say: Say | None, stop: threading.Event | None = None) -> Iterator[None]:
     """Only one process at a time changes a model. With ``say`` it waits for its turn, else it refuses."""
     shelf.path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{shelf.path}.lock")
@@ -218,8 +219,16 @@ def _alone(shelf: Shelf, say: Say | None) -> Iterator[None]:
         if say is None:
             raise LocalError(f"{shelf.row.name} is being fetched by another process; try again after that") from None
         say(f"another process fetches {shelf.row.name}; waiting for it")
-        lock.acquire()
+        _wait_for(lock, stop)
     try:
         yield
     finally:
         lock.release()
+
+
+def _wait_for(lock: FileLock, stop: threading.Event | None) -> None:
+    while not lock.is_locked:
+        if stop is not None and stop.is_set():
+            raise LocalError("stopped while another process fetched the model; the same command goes on from there")
+        with suppress(Timeout):
+            lock.acquire(timeout=0.5)

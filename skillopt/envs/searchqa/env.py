@@ -29,6 +29,11 @@ You may think briefly first. Then give the answer, and nothing but the answer, i
 last thing you write. For the question "This gas giant is the largest planet of the solar system" that is:
 <answer>Jupiter</answer>"""
 
+# For small models that are held to the tag by a grammar: the skill is the last thing they read, and it is short.
+FORCED_SYSTEM = """You answer questions about a text. The skill below says how answers are written; follow it in every answer.
+
+The user sends a context and a question. Reply with the final answer, written as the skill says, and nothing else, like this: <answer>final answer</answer>"""
+
 # Short, on one line, printable, and without "<", so that nothing but the closing tag can follow it.
 ANSWER_GRAMMAR = r"""root ::= "<answer>" first rest{0,159} "</answer>"
 first ::= [^\x00-\x20<\x7F-\x9F]
@@ -62,7 +67,8 @@ class SearchQA:
     def prompt(self, item: Item) -> Task:
         """The context, cut to 6,000 characters, and the question."""
         context = cut_context(item.data["context"])
-        return Task(SYSTEM, f"## Context\n{context}\n\n## Question\n{item.data['question']}", grammar=self._grammar)
+        system = FORCED_SYSTEM if self._grammar else SYSTEM
+        return Task(system, f"## Context\n{context}\n\n## Question\n{item.data['question']}", grammar=self._grammar)
 
     def score(self, item: Item, answer: Answer) -> Score:
         """Exact match is ``hard``, token F1 is ``soft``."""
