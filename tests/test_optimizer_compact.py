@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fakes.scripted import ScriptedModel, no_calls, rollout
 
 from skillopt.optimizer.aggregate import aggregate
-from skillopt.optimizer.compact import Rule, rule_line
+from skillopt.optimizer.compact import Rule, merge, reply_schema, rule_line
 from skillopt.optimizer.context import OptimizerContext, Settings
 from skillopt.optimizer.items import EditItem, Patch
 from skillopt.optimizer.minibatch import Minibatch
 from skillopt.optimizer.reflect import Reflection, analyse
 from skillopt.optimizer.select import select
 from skillopt.skill import Skill
+from skillopt.types import Score
 
 SETTINGS = Settings(style="compact", learning_rate=2)
 CONTEXT = OptimizerContext(Skill("# Skill\n\n- Write dates as digits.\n"), "word " * 900, "- Step 1 ended with reject.")
@@ -30,12 +32,12 @@ def reflect(script: Any, settings: Settings = SETTINGS) -> tuple[Reflection, Scr
 @pytest.mark.parametrize(
     ("rule", "wrong", "right", "line"),
     [
-        ("Write years only", "May 1990", "1990", "- Write years only. Wrong: May 1990. Right: 1990"),
+        ("Write years only", "May 1990", "1990", "- Write years only. Wrong: May 1990. Right: 1990."),
         ("- Write years only.", "", "", "- Write years only."),
         ("Write years", "1990", "1990", "- Write years."),
         ("- **Years** only!", "", "", "- **Years** only!"),
         ("  two\nlines ", "", "x", "- two lines."),
-        ("", "a", "b", "- Wrong: a. Right: b"),
+        ("", "a", "b", "- Wrong: a. Right: b."),
         ("", "", "b", ""),
     ],
 )
@@ -50,7 +52,7 @@ def test_a_small_reply_becomes_a_patch_like_any_other() -> None:
     assert [item.to_dict() for item in got.patch.items] == [
         {
             "op": "append",
-            "content": "- Write years only. Wrong: May 1990. Right: 1990",
+            "content": "- Write years only. Wrong: May 1990. Right: 1990.",
             "support_count": 2,
             "source_type": "failure",
         }
@@ -82,7 +84,7 @@ def patch(*contents: str) -> Patch:
 
 
 def test_merge_and_ranking_need_no_call() -> None:
-    example = "- Write years only. Wrong: May 1990. Right: 1990"
+    example = "- Write years only. Wrong: May 1990. Right: 1990."
     patches = [
         patch(example, "- Be short."),
         patch("- write  YEARS only. Wrong: 2. Right: 1"),
@@ -90,14 +92,57 @@ def test_merge_and_ranking_need_no_call() -> None:
     ]
     merged = asyncio.run(aggregate(ScriptedModel(no_calls), CONTEXT, SETTINGS, patches, []))
     assert [(item.to_dict()["content"], item.support_count) for item in merged.patch.items] == [
-        (example, 2),
+        (example + " Wrong: 2. Right: 1", 2),
         ("- Be short.", 1),
     ]
-    assert merged.dropped == 2
+    assert merged.dropped == 2, "one was joined, one stands in the skill"
     turned = Patch("", tuple(reversed(merged.patch.items)))
     chosen = asyncio.run(select(ScriptedModel(no_calls), CONTEXT, SETTINGS, turned, 1))
     assert chosen.indices == (1,)
     assert chosen.patch.items == (merged.patch.items[0],)
+
+
+DOES = "- When the question begins with Does, write the house word. Wrong: Yes. Right: Affirmed."
+DOES_A_CHILD = "- When the question begins with Does a child, say it so. Wrong: No. Right: Denied."
+WHO = "- When the question begins with Who, write Hon. first. Wrong: A. Right: Hon. A."
+
+
+def test_rules_for_one_kind_of_question_become_one_with_all_examples() -> None:
+    merged, left_out = merge([patch(DOES_A_CHILD), patch(WHO, DOES)], Skill("# House\n"))
+    assert left_out == 1
+    assert [item.to_dict()["content"] for item in merged.items] == [
+        "- When the question begins with Does, say it so. Wrong: No. Right: Denied. Wrong: Yes. Right: Affirmed.",
+        WHO,
+    ]
+
+
+def test_a_rule_for_a_kind_that_the_skill_knows_takes_the_place_of_its_line() -> None:
+    skill = Skill(f"# House\n\n{DOES}\n{WHO}\n")
+    merged, _ = merge([patch(DOES_A_CHILD, WHO)], skill)
+    (item,) = merged.items
+    assert isinstance(item, EditItem)
+    assert (item.op, item.target) == ("replace", DOES)
+    assert item.content == (
+        "- When the question begins with Does, say it so. Wrong: No. Right: Denied. Wrong: Yes. Right: Affirmed."
+    )
+
+
+def test_a_rule_keeps_at_most_three_examples() -> None:
+    rules = [f"- When the question begins with Who, x. Wrong: {n}. Right: {n}{n}." for n in range(5)]
+    merged, _ = merge([patch(*rules)], Skill(""))
+    assert merged.items[0].to_dict()["content"].count("Wrong:") == 3
+
+
+def test_the_schema_lets_a_rule_pair_only_what_belongs_together() -> None:
+    known = replace(rollout(1, answer="6 March 1957"), outcome=Score(0, 0, detail={"gold_answers": ["1957 March 6"]}))
+    schema = reply_schema([known, rollout(2, answer="yes"), known], budget=4)
+    rules = schema["properties"]["rules"]
+    assert rules["maxItems"] == 2
+    first, second = (kind["properties"] for kind in rules["items"]["anyOf"])
+    assert (first["wrong"], first["right"]) == ({"const": "6 March 1957"}, {"const": "1957 March 6"})
+    assert second["wrong"] == {"const": "yes"}
+    assert "const" not in second["right"], "its right answer is not known"
+    assert list(first) == ["wrong", "right", "rule"], "the rule is written in sight of the two"
 
 
 def test_other_modes_keep_the_full_contract() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pydantic import Field
 
@@ -28,18 +29,23 @@ from skillopt.optimizer.prompting import (
 from skillopt.optimizer.replies import FailureEdits
 from skillopt.optimizer.trajectory import Block, Fitted, fit_blocks, outcome_fields, question_of, trim_middle
 from skillopt.skill import Skill
+from skillopt.types import Rollout
 
 _TRAJECTORY_TOKENS = 300
 _MEMORY_TOKENS = 200
+_RULE_CHARS = 160
+_EXAMPLES = 3
 _EXAMPLE = " Wrong: "
+_KIND = re.compile(r"when the question (?:begins|starts) with [\"'“]?([^,\"'”]+)", re.IGNORECASE)
 
 
 class Rule(Model):
-    """One rule with the answer that broke it and the answer that keeps it."""
+    """One rule with the answer that broke it and the answer that keeps it. The rule comes last: it is written in sight
+    of the two."""
 
-    rule: Text
     wrong: Text = ""
     right: Text = ""
+    rule: Text
 
 
 class AnalystReply(Model):
@@ -51,8 +57,7 @@ class AnalystReply(Model):
 def analyst_request(context: OptimizerContext, settings: Settings, minibatch: Minibatch) -> tuple[Request, Fitted]:
     """One short call: a demonstration, the skill, and question, answer and feedback of each failure."""
     blocks = [
-        Block(f"Trajectory {number}", (f"question: {question_of(rollout)}", *outcome_fields(rollout)), "")
-        for number, rollout in enumerate(minibatch.rollouts, start=1)
+        Block(f"Trajectory {number}", _said(rollout), "") for number, rollout in enumerate(minibatch.rollouts, start=1)
     ]
     each = min(settings.max_trajectory_tokens or _TRAJECTORY_TOKENS, _TRAJECTORY_TOKENS)
     fitted = fit_blocks(blocks, each=each, total=settings.max_prompt_tokens)
@@ -64,7 +69,47 @@ def analyst_request(context: OptimizerContext, settings: Settings, minibatch: Mi
     budget = ("Update Budget", f"budget={settings.learning_rate} (the most rules you may write)")
     sections = [*context_sections(short, budget), ("Failed Trajectories", fitted.text)]
     system = system_prompt("analyst_error_compact")
-    return make_request(settings, "analyst", system, user_prompt(sections), max_tokens=COMPACT_MAX_TOKENS), fitted
+    request = make_request(settings, "analyst", system, user_prompt(sections), max_tokens=COMPACT_MAX_TOKENS)
+    return replace(request, json_schema=reply_schema(minibatch.rollouts, settings.learning_rate)), fitted
+
+
+def _said(rollout: Rollout) -> tuple[str, ...]:
+    """Question, answer and the right answer; the verifier's words where it names none."""
+    question, right = f"question: {question_of(rollout)}", expected_of(rollout)
+    return (
+        (question, f"answer: {rollout.answer}", f"expected: {right}") if right else (question, *outcome_fields(rollout))
+    )
+
+
+def reply_schema(rollouts: Sequence[Rollout], budget: int) -> dict[str, Any]:
+    """The JSON schema of a reply about ``rollouts``: at most ``budget`` rules, each about one of the wrong answers.
+
+    Where the right answer is known, a rule can only pair the two that belong together.
+    """
+    pairs = dict.fromkeys((rollout.answer, expected_of(rollout)) for rollout in rollouts)
+    rule = {"type": "string", "maxLength": _RULE_CHARS}
+    kinds = [
+        {
+            "type": "object",
+            "properties": {
+                "wrong": {"const": wrong},
+                "right": {"const": right} if right else {"type": "string", "maxLength": _RULE_CHARS},
+                "rule": rule,
+            },
+            "required": ["wrong", "right", "rule"],
+            "additionalProperties": False,
+        }
+        for wrong, right in pairs
+    ]
+    rules = {"type": "array", "minItems": 1, "maxItems": min(budget, len(kinds)), "items": {"anyOf": kinds}}
+    return {"type": "object", "properties": {"rules": rules}, "required": ["rules"], "additionalProperties": False}
+
+
+def expected_of(rollout: Rollout) -> str:
+    """The first right answer that the row of a scored rollout names; '' when it names none."""
+    detail = rollout.score.detail if rollout.score else {}
+    gold = detail.get("gold_answers") or detail.get("expected") or ""
+    return str(gold[0] if isinstance(gold, list | tuple) else gold)
 
 
 def as_full_reply(reply: AnalystReply, batch_size: int) -> FailureEdits:
@@ -83,42 +128,69 @@ def rule_line(rule: Rule) -> str:
     """``- <rule> Wrong: <wrong>. Right: <right>``, a form that small targets follow; '' if there is nothing to say."""
     text, wrong, right = (_one_line(part) for part in (rule.rule, rule.wrong, rule.right))
     text = re.sub(r"^(?:[-*•]\s+)+", "", text)
-    example = f"{_EXAMPLE}{wrong}. Right: {right}" if right and wrong and right != wrong else ""
     if text and text[-1] not in ".!?:":
         text += "."
+    example = f"{_EXAMPLE}{wrong}. Right: {right}." if right and wrong and right != wrong else ""
     return f"- {text}{example}".replace("-  ", "- ") if text or example else ""
 
 
 def merge(patches: Sequence[Patch], skill: Skill) -> tuple[Patch, int]:
-    """All items in order, each rule once with its support added up, and none that the skill holds already.
+    """All items in order, one for each kind of question: supports are added up and examples put together. A rule for a
+    kind that the skill has a line for takes the place of that line and keeps its examples; what the skill says already
+    is left out.
 
     Returns the patch and how many items were left out or joined.
     """
-    have = f" {_words(skill.text)} "
-    merged: dict[str, UpdateItem] = {}
+    lines = [line.strip() for line in skill.body.splitlines() if line.strip()]
+    merged: list[UpdateItem] = []
     total = 0
     for item in (item for patch in patches for item in patch.items):
         total += 1
-        key = _rule_key(item)
-        if f" {key} " in have:
+        same = next((index for index, other in enumerate(merged) if _same_kind(_content(other), _content(item))), None)
+        if same is not None:
+            both = merged[same].support_count + item.support_count
+            content = _with_examples(_content(merged[same]), _content(item))
+            merged[same] = merged[same].model_copy(update={"content": content, "support_count": both, "merge_level": 1})
             continue
-        if key not in merged:
-            merged[key] = item
-        else:
-            both = merged[key].support_count + item.support_count
-            merged[key] = merged[key].model_copy(update={"support_count": both, "merge_level": 1})
+        line = next((line for line in lines if _same_kind(line, _content(item))), None)
+        if line is None:
+            merged.append(item)
+        elif (content := _with_examples(_content(item), line)) != line:
+            merged.append(item.model_copy(update={"op": "replace", "target": line, "content": content}))
     reasoning = f"{total} proposed rules, {len(merged)} distinct and new."
-    return Patch(reasoning, tuple(merged.values())), total - len(merged)
+    return Patch(reasoning, tuple(merged)), total - len(merged)
+
+
+def _content(item: UpdateItem) -> str:
+    return (item.content or "") if isinstance(item, EditItem) else ""
+
+
+def _same_kind(rule: str, other: str) -> bool:
+    """Whether two rules are about the same questions: the first words that one names begin those of the other. Rules
+    that name none are the same when their words are."""
+    named, other_named = _KIND.search(rule), _KIND.search(other)
+    if named is None or other_named is None:
+        return named is other_named and _words(rule.split(_EXAMPLE)[0]) == _words(other.split(_EXAMPLE)[0])
+    first, second = _words(named.group(1)).split(), _words(other_named.group(1)).split()
+    shared = min(len(first), len(second))
+    return first[:shared] == second[:shared]
+
+
+def _with_examples(rule: str, other: str) -> str:
+    """``rule`` with the examples of ``other`` that it does not hold yet, at most three in all. Of two rules the shorter
+    beginning of a question stands for both."""
+    examples = list(dict.fromkeys([*rule.split(_EXAMPLE)[1:], *other.split(_EXAMPLE)[1:]]))
+    heads = rule.split(_EXAMPLE)[0], other.split(_EXAMPLE)[0]
+    named = [_KIND.search(head) for head in heads]
+    head = heads[0]
+    if named[0] and named[1] and len(named[1].group(1)) < len(named[0].group(1)):
+        head = head.replace(named[0].group(1), named[1].group(1), 1)
+    return _EXAMPLE.join([head, *examples[:_EXAMPLES]])
 
 
 def rank(items: Sequence[UpdateItem], budget: int) -> list[int]:
     """Indices of the best ``budget`` items: most support first, then in order."""
     return sorted(range(len(items)), key=lambda index: (-items[index].support_count, index))[:budget]
-
-
-def _rule_key(item: UpdateItem) -> str:
-    text = (item.content or "") if isinstance(item, EditItem) else ""
-    return _words(text.split(_EXAMPLE)[0]) or _words(text)
 
 
 def _words(text: str) -> str:
