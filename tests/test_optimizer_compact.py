@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +11,14 @@ import pytest
 from fakes.scripted import ScriptedModel, no_calls, rollout
 
 from skillopt.optimizer.aggregate import aggregate
-from skillopt.optimizer.compact import Rule, merge, reply_schema, rule_line
+from skillopt.optimizer.compact import Rule, beginning_of, merge, reply_schema, rule_line
 from skillopt.optimizer.context import OptimizerContext, Settings
 from skillopt.optimizer.items import EditItem, Patch
 from skillopt.optimizer.minibatch import Minibatch
 from skillopt.optimizer.reflect import Reflection, analyse
 from skillopt.optimizer.select import select
 from skillopt.skill import Skill
-from skillopt.types import Score
+from skillopt.types import Rollout, Score
 
 SETTINGS = Settings(style="compact", learning_rate=2)
 CONTEXT = OptimizerContext(Skill("# Skill\n\n- Write dates as digits.\n"), "word " * 900, "- Step 1 ended with reject.")
@@ -29,30 +30,41 @@ def reflect(script: Any, settings: Settings = SETTINGS) -> tuple[Reflection, Scr
     return asyncio.run(analyse(model, CONTEXT, settings, BATCH)), model
 
 
+def scored(number: int, question: str, answer: str, right: str) -> Rollout:
+    made = rollout(number, question=question, answer=answer)
+    return replace(made, outcome=Score(0, 0, detail={"gold_answers": [right]}))
+
+
+DATE = scored(1, "On what date was it founded?", "6 March 1957", "1957 March 6")
+NAME = scored(2, "Who is the mayor?", "Ann Lee", "Hon. Ann Lee")
+GAP = scored(3, "What is the currency of Chad?", "the franc", "Not stated")
+
+
 @pytest.mark.parametrize(
-    ("rule", "wrong", "right", "line"),
+    ("rule", "line"),
     [
-        ("Write years only", "May 1990", "1990", "- Write years only. Wrong: May 1990. Right: 1990."),
-        ("- Write years only.", "", "", "- Write years only."),
-        ("Write years", "1990", "1990", "- Write years."),
-        ("- **Years** only!", "", "", "- **Years** only!"),
-        ("  two\nlines ", "", "x", "- two lines."),
-        ("", "a", "b", "- Wrong: a. Right: b."),
-        ("", "", "b", ""),
+        (
+            Rule(trajectory=1, when="the question begins with On what date", write="the year first"),
+            "- When the question begins with On what date, write the year first."
+            " Wrong: 6 March 1957. Right: 1957 March 6.",
+        ),
+        (Rule(trajectory=9, when="it rains,", write="Write nothing."), "- When it rains, write nothing."),
+        (Rule(trajectory=0, write="  two\nlines "), "- Write two lines."),
+        (Rule(trajectory=1, when="x", write=" . "), ""),
     ],
 )
-def test_a_rule_becomes_one_line(rule: str, wrong: str, right: str, line: str) -> None:
-    assert rule_line(Rule(rule=rule, wrong=wrong, right=right)) == line
+def test_a_rule_becomes_one_line(rule: Rule, line: str) -> None:
+    assert rule_line(rule, [DATE, NAME]) == line
 
 
 def test_a_small_reply_becomes_a_patch_like_any_other() -> None:
-    rules = [{"rule": "Write years only", "wrong": "May 1990", "right": "1990"}, {"rule": "", "wrong": "", "right": ""}]
+    rules = [{"trajectory": 1, "when": "the question begins with How", "write": "years only"}, {"write": ""}]
     got, _ = reflect([{"rules": rules}])
     assert got.patch is not None
     assert [item.to_dict() for item in got.patch.items] == [
         {
             "op": "append",
-            "content": "- Write years only. Wrong: May 1990. Right: 1990.",
+            "content": "- When the question begins with How, write years only.",
             "support_count": 2,
             "source_type": "failure",
         }
@@ -60,7 +72,22 @@ def test_a_small_reply_becomes_a_patch_like_any_other() -> None:
     assert got.raw is not None
     assert got.raw["source_type"] == "failure"
     assert got.raw["patch"]["edits"][0]["op"] == "append"
-    assert [p.description for p in got.failure_summary] == ["Write years only"]
+    assert [p.description for p in got.failure_summary] == ["When the question begins with How, write years only."]
+
+
+@pytest.mark.parametrize(
+    ("question", "beginning"),
+    [
+        ("On what date did DRC become independent?", "On what date"),
+        ("Who is the president?", "Who is"),
+        ("Does Armenia recognize it?", "Does"),
+        ("Does a child become one?", "Does"),
+        ("How many seats are there?", "How many seats"),
+        ("", ""),
+    ],
+)
+def test_the_beginning_of_a_question_tells_its_kind(question: str, beginning: str) -> None:
+    assert beginning_of(question) == beginning
 
 
 def test_the_prompt_is_short_and_holds_what_matters() -> None:
@@ -74,7 +101,7 @@ def test_the_prompt_is_short_and_holds_what_matters() -> None:
 
 
 def test_rules_beyond_the_budget_are_cut() -> None:
-    got, _ = reflect([{"rules": [{"rule": f"Rule {n}"} for n in range(4)]}])
+    got, _ = reflect([{"rules": [{"write": f"rule {n}"} for n in range(4)]}])
     assert got.patch is not None
     assert (len(got.patch.items), got.over_budget) == (2, 2)
 
@@ -103,46 +130,44 @@ def test_merge_and_ranking_need_no_call() -> None:
 
 
 DOES = "- When the question begins with Does, write the house word. Wrong: Yes. Right: Affirmed."
-DOES_A_CHILD = "- When the question begins with Does a child, say it so. Wrong: No. Right: Denied."
+DOES_TOO = "- When the question begins with Does, write it so. Wrong: No. Right: Denied."
 WHO = "- When the question begins with Who, write Hon. first. Wrong: A. Right: Hon. A."
 
 
-def test_rules_for_one_kind_of_question_become_one_with_all_examples() -> None:
-    merged, left_out = merge([patch(DOES_A_CHILD), patch(WHO, DOES)], Skill("# House\n"))
-    assert left_out == 1
-    assert [item.to_dict()["content"] for item in merged.items] == [
-        "- When the question begins with Does, say it so. Wrong: No. Right: Denied. Wrong: Yes. Right: Affirmed.",
-        WHO,
+def test_rules_for_one_kind_of_question_become_one_with_the_examples_of_all() -> None:
+    merged, left_out = merge([patch(DOES), patch(WHO, DOES_TOO, DOES)], Skill("# House\n"))
+    assert left_out == 2
+    assert [(item.to_dict()["content"], item.support_count) for item in merged.items] == [
+        (DOES + " Wrong: No. Right: Denied.", 3),
+        (WHO, 1),
     ]
 
 
 def test_a_rule_for_a_kind_that_the_skill_knows_takes_the_place_of_its_line() -> None:
     skill = Skill(f"# House\n\n{DOES}\n{WHO}\n")
-    merged, _ = merge([patch(DOES_A_CHILD, WHO)], skill)
+    merged, _ = merge([patch(DOES_TOO, WHO)], skill)
     (item,) = merged.items
     assert isinstance(item, EditItem)
     assert (item.op, item.target) == ("replace", DOES)
-    assert item.content == (
-        "- When the question begins with Does, say it so. Wrong: No. Right: Denied. Wrong: Yes. Right: Affirmed."
-    )
+    assert item.content == DOES_TOO + " Wrong: Yes. Right: Affirmed."
 
 
-def test_a_rule_keeps_at_most_three_examples() -> None:
-    rules = [f"- When the question begins with Who, x. Wrong: {n}. Right: {n}{n}." for n in range(5)]
+def test_a_rule_keeps_three_examples_of_different_right_answers_at_most() -> None:
+    rules = [f"- When the question begins with Who, write x. Wrong: {n}. Right: {n // 2}x." for n in range(12)]
     merged, _ = merge([patch(*rules)], Skill(""))
-    assert merged.items[0].to_dict()["content"].count("Wrong:") == 3
+    assert re.findall(r"Right: (\w+)", merged.items[0].to_dict()["content"]) == ["0x", "1x", "2x"]
 
 
-def test_the_schema_lets_a_rule_pair_only_what_belongs_together() -> None:
-    known = replace(rollout(1, answer="6 March 1957"), outcome=Score(0, 0, detail={"gold_answers": ["1957 March 6"]}))
-    schema = reply_schema([known, rollout(2, answer="yes"), known], budget=4)
+def test_the_schema_leaves_the_model_only_what_it_can_say_well() -> None:
+    schema = reply_schema([DATE, NAME, GAP], budget=2)
     rules = schema["properties"]["rules"]
-    assert rules["maxItems"] == 2
-    first, second = (kind["properties"] for kind in rules["items"]["anyOf"])
-    assert (first["wrong"], first["right"]) == ({"const": "6 March 1957"}, {"const": "1957 March 6"})
-    assert second["wrong"] == {"const": "yes"}
-    assert "const" not in second["right"], "its right answer is not known"
-    assert list(first) == ["wrong", "right", "rule"], "the rule is written in sight of the two"
+    assert (rules["minItems"], rules["maxItems"]) == (1, 2)
+    date, name, gap = (kind["properties"] for kind in rules["items"]["anyOf"])
+    assert (date["trajectory"], date["when"]) == ({"const": 1}, {"const": "the question begins with On what date"})
+    assert re.fullmatch(date["write"]["pattern"], "the year, then the month, then the day")
+    assert not re.fullmatch(date["write"]["pattern"], "1957 March 6"), "a rule names no numbers of one question"
+    assert name["when"] == {"const": "the question begins with Who is"}
+    assert (gap["when"], gap["write"]) == ({"const": "the text does not hold the answer"}, {"const": "Not stated"})
 
 
 def test_other_modes_keep_the_full_contract() -> None:

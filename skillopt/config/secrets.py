@@ -18,6 +18,8 @@ from skillopt.config.schema import Config
 MASK = "***"
 SHORTEST_SECRET = 6
 _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|ACCESS_KEY|PRIVATE_KEY|TOKEN|SECRET|PASSWORD|PASSWD)$", re.IGNORECASE)
+_KEY_NAME = re.compile(r"(^|_)API_?KEY$", re.IGNORECASE)
+_SHORTEST_OTHER = 12
 _URL_NAME = re.compile(r"(^|_)(URL|ENDPOINT|PROXY)$", re.IGNORECASE)
 _USERINFO = re.compile(r"://([^/?#\s]+)@")
 # What people put where a local server wants some key: words that would be mangled wherever else they occur.
@@ -73,7 +75,8 @@ class Redactor:
         """Knows the secrets of the environment (by the names of its variables) and of the configuration."""
         found: set[str] = set()
         for name, value in environ.items():
-            if is_secret_name(name):
+            # A short password of something else may be a plain word: masked in replies, it would change their scores.
+            if is_secret_name(name) and (_KEY_NAME.search(name) or len(value) >= _SHORTEST_OTHER):
                 found.add(value)
             elif _URL_NAME.search(name):
                 found.update(_userinfo(value))

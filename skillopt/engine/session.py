@@ -72,7 +72,9 @@ async def _train(
     config = prepared.config
     meter = SpendMeter(folder.journal, caps_of(prepared))
     _announce(prepared, folder, events)
-    folder.write({"config.json": dump_json(run_config(prepared))})
+    folder.commit("config", {}, {"config.json": dump_json(run_config(prepared))})
+    if folder.journal.record("start") is None:
+        folder.commit("start", {}, {"best_skill.md": prepared.skill.to_bytes()})
     try:
         clients = connect(config, prepared.roles, meter, environ, _say(events))
         async with journaled(clients, folder, grace_of(config)) as models:

@@ -65,10 +65,13 @@ def test_fields(context: Context, tests: Tests | None) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, scores in (("baseline_test", initial), ("test", best), ("final_test", final)):
         fields[f"{name}_hard"], fields[f"{name}_soft"] = means(scores)
-    fields["test_delta_hard"] = _difference(fields["test_hard"], fields["baseline_test_hard"])
-    fields["final_test_delta_hard"] = _difference(fields["final_test_hard"], fields["baseline_test_hard"])
-    lift = paired_lift(_hard(initial), _hard(best), context.config.train.seed)
+    lift, final_lift = (
+        paired_lift(_hard(initial), _hard(scores), context.config.train.seed) for scores in (best, final)
+    )
+    fields["test_delta_hard"] = lift.lift if lift else None
+    fields["final_test_delta_hard"] = final_lift.lift if final_lift else None
     fields["test_lift"] = asdict(lift) if lift else None
+    fields["test_errors"] = sum(score is None for scores in (initial, best) for score in scores.values())
     return fields
 
 
@@ -114,7 +117,3 @@ def token_summary(context: Context) -> dict[str, dict[str, int]]:
 
 def _hard(scores: ItemScores) -> dict[str, float]:
     return {id_: score[0] for id_, score in scores.items() if score is not None}
-
-
-def _difference(after: float | None, before: float | None) -> float | None:
-    return None if after is None or before is None else after - before

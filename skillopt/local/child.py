@@ -86,6 +86,7 @@ def serve(spec: ChildSpec) -> Any:
     params.cpuparams_batch.n_threads = spec.threads
     # A request goes to the slot that shares most of its prompt, which computes only the rest.
     params.cache_prompt = True
+    params.slot_prompt_similarity = 0.95  # else parallel requests wait for each other's slots
     params.cache_ram_mib = _SAVED_PROMPTS_MIB
     return xllamacpp.Server(params)
 

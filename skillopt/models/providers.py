@@ -222,8 +222,8 @@ def _bypassed(host: str, no_proxy: str) -> bool:
 def _named(backend: str, role_backend: str) -> str:
     """The canonical name of the provider that was asked for, or 'auto'."""
     general, own = _canonical(backend), _canonical(role_backend)
-    if role_backend.strip().lower() == "openai_chat" and general not in ("auto", "openai"):
-        own = "auto"  # configurations of other versions write it into each role to say "unset"
+    if role_backend.strip().lower() == "openai_chat":
+        own = "auto"  # the default of the configuration, and what other versions write to say "unset"
     return general if own == "auto" else own
 
 

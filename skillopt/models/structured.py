@@ -129,7 +129,9 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_STRING_OR_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_MENDABLE_CHARS = 200_000
+"""Mending takes a time that grows with the square of the length."""
+_STRING_OR_COMMA = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 
 
 def _without_trailing_commas(text: str) -> str:
@@ -193,6 +195,8 @@ def _repair(text: str, spans: list[tuple[int, int]], cut: int | None) -> dict[st
     elif cut is None and len(spans) == 1:
         broken = text[spans[0][0] : spans[0][1]]
     else:
+        return None
+    if len(broken) > _MENDABLE_CHARS:
         return None
     try:
         mended = json_repair.loads(broken)

@@ -1,9 +1,10 @@
 """The compact contract for small local models: one flat reply of rules, and no model call where code can decide.
 
 A small model writes valid JSON under a schema but weak prose; what helps most is the pair of a wrong and a right answer
-taken from a failure. So its analyst replies a list of ``{rule, wrong, right}``, each becomes one appended line of the
-skill, merging removes what is said twice, and ranking counts support. Everything to tune for such models is here, in
-``prompts/*_compact.md`` and in ``minibatch.COMPACT_SIZE``.
+taken from a failure. So its analyst only says, for a failure, which questions a rule is for and how they are answered;
+the pair comes from the failure itself. Each rule becomes one line of the skill, merging puts rules for one kind of
+question together, and ranking counts support. Everything to tune for such models is here, in ``prompts/*_compact.md``
+and in ``minibatch.COMPACT_SIZE``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pydantic import Field
 
 from skillopt.models.types import Request
 from skillopt.optimizer.context import OptimizerContext, Settings
-from skillopt.optimizer.items import EditItem, Model, Patch, Text, UpdateItem
+from skillopt.optimizer.items import Count, EditItem, Model, Patch, Text, UpdateItem
 from skillopt.optimizer.minibatch import Minibatch
 from skillopt.optimizer.prompting import (
     COMPACT_MAX_TOKENS,
@@ -33,19 +34,22 @@ from skillopt.types import Rollout
 
 _TRAJECTORY_TOKENS = 300
 _MEMORY_TOKENS = 200
-_RULE_CHARS = 160
 _EXAMPLES = 3
 _EXAMPLE = " Wrong: "
-_KIND = re.compile(r"when the question (?:begins|starts) with [\"'“]?([^,\"'”]+)", re.IGNORECASE)
+_RIGHT = " Right: "
+_IN_WORDS = {"type": "string", "pattern": "^[A-Za-z][A-Za-z ,.']{2,89}$"}
+_ARTICLES = frozenset({"a", "an", "the"})
+_WHEN = re.compile(r"- When (.+?), write ")
+BEGINS = "the question begins with"
+UNANSWERED = "the text does not hold the answer"
 
 
 class Rule(Model):
-    """One rule with the answer that broke it and the answer that keeps it. The rule comes last: it is written in sight
-    of the two."""
+    """One rule: ``when`` it holds, and how to ``write`` the answer then, for the failure of that number."""
 
-    wrong: Text = ""
-    right: Text = ""
-    rule: Text
+    trajectory: Count = 0
+    when: Text = ""
+    write: Text
 
 
 class AnalystReply(Model):
@@ -82,27 +86,44 @@ def _said(rollout: Rollout) -> tuple[str, ...]:
 
 
 def reply_schema(rollouts: Sequence[Rollout], budget: int) -> dict[str, Any]:
-    """The JSON schema of a reply about ``rollouts``: at most ``budget`` rules, each about one of the wrong answers.
-
-    Where the right answer is known, a rule can only pair the two that belong together.
-    """
-    pairs = dict.fromkeys((rollout.answer, expected_of(rollout)) for rollout in rollouts)
-    rule = {"type": "string", "maxLength": _RULE_CHARS}
+    """The JSON schema of a reply about ``rollouts``: at most ``budget`` rules, each about one failure. How to write is
+    told in words, without numbers."""
     kinds = [
         {
             "type": "object",
             "properties": {
-                "wrong": {"const": wrong},
-                "right": {"const": right} if right else {"type": "string", "maxLength": _RULE_CHARS},
-                "rule": rule,
+                "trajectory": {"const": number},
+                "when": {"const": _when(rollout)},
+                "write": {"const": expected_of(rollout)} if _unanswered(rollout) else _IN_WORDS,
             },
-            "required": ["wrong", "right", "rule"],
+            "required": ["trajectory", "when", "write"],
             "additionalProperties": False,
         }
-        for wrong, right in pairs
+        for number, rollout in enumerate(rollouts, start=1)
     ]
     rules = {"type": "array", "minItems": 1, "maxItems": min(budget, len(kinds)), "items": {"anyOf": kinds}}
     return {"type": "object", "properties": {"rules": rules}, "required": ["rules"], "additionalProperties": False}
+
+
+def _when(rollout: Rollout) -> str:
+    return UNANSWERED if _unanswered(rollout) else f"{BEGINS} {beginning_of(question_of(rollout))}"
+
+
+def _unanswered(rollout: Rollout) -> bool:
+    """Whether a failure looks like an answer where none was due: it has no word in common with the right one."""
+    right = set(_words(expected_of(rollout)).split())
+    return bool(right) and right.isdisjoint(_words(rollout.answer).split())
+
+
+def beginning_of(question: str) -> str:
+    """The words that tell the kind of a question: the first three at most, up to a name, a number or an article."""
+    words = re.findall(r"[\w'’-]+", question.strip().splitlines()[0] if question.strip() else "")
+    kind = words[:1]
+    for word in words[1:3]:
+        if word[0].isupper() or word[0].isdigit() or word.lower() in _ARTICLES:
+            break
+        kind.append(word)
+    return " ".join(kind)
 
 
 def expected_of(rollout: Rollout) -> str:
@@ -112,26 +133,30 @@ def expected_of(rollout: Rollout) -> str:
     return str(gold[0] if isinstance(gold, list | tuple) else gold)
 
 
-def as_full_reply(reply: AnalystReply, batch_size: int) -> FailureEdits:
+def as_full_reply(reply: AnalystReply, rollouts: Sequence[Rollout]) -> FailureEdits:
     """The rules as a full analyst's reply: one appended line each."""
-    said = [(rule, line) for rule in reply.rules if (line := rule_line(rule))]
-    causes = [
-        {"failure_type": "rule_missing", "description": rule.rule.strip()} for rule, _ in said if rule.rule.strip()
-    ]
-    edits = [{"op": "append", "content": line} for _, line in said]
+    lines = [line for rule in reply.rules if (line := rule_line(rule, rollouts))]
+    causes = [{"failure_type": "rule_missing", "description": line.split(_EXAMPLE)[0].lstrip("- ")} for line in lines]
+    edits = [{"op": "append", "content": line} for line in lines]
     return FailureEdits.model_validate(
-        {"batch_size": batch_size, "failure_summary": causes, "patch": {"reasoning": "", "edits": edits}}
+        {"batch_size": len(rollouts), "failure_summary": causes, "patch": {"reasoning": "", "edits": edits}}
     )
 
 
-def rule_line(rule: Rule) -> str:
-    """``- <rule> Wrong: <wrong>. Right: <right>``, a form that small targets follow; '' if there is nothing to say."""
-    text, wrong, right = (_one_line(part) for part in (rule.rule, rule.wrong, rule.right))
-    text = re.sub(r"^(?:[-*•]\s+)+", "", text)
-    if text and text[-1] not in ".!?:":
-        text += "."
-    example = f"{_EXAMPLE}{wrong}. Right: {right}." if right and wrong and right != wrong else ""
-    return f"- {text}{example}".replace("-  ", "- ") if text or example else ""
+def rule_line(rule: Rule, rollouts: Sequence[Rollout]) -> str:
+    """``- When <when>, write <write>. Wrong: <wrong>. Right: <right>.``, a form that small targets follow; '' if there
+    is nothing to say."""
+    when, write = _one_line(rule.when).rstrip(".,"), _one_line(rule.write).rstrip(".,")
+    write = re.sub(r"^write\s+", "", write, flags=re.IGNORECASE)
+    if not write:
+        return ""
+    head = f"- When {when}, write {write}." if when else f"- Write {write}."
+    known = 1 <= rule.trajectory <= len(rollouts)
+    wrong, right = ("", "")
+    if known:
+        rollout = rollouts[rule.trajectory - 1]
+        wrong, right = _one_line(rollout.answer), _one_line(expected_of(rollout))
+    return f"{head}{_EXAMPLE}{wrong}. Right: {right}." if right and wrong and right != wrong else head
 
 
 def merge(patches: Sequence[Patch], skill: Skill) -> tuple[Patch, int]:
@@ -166,25 +191,19 @@ def _content(item: UpdateItem) -> str:
 
 
 def _same_kind(rule: str, other: str) -> bool:
-    """Whether two rules are about the same questions: the first words that one names begin those of the other. Rules
-    that name none are the same when their words are."""
-    named, other_named = _KIND.search(rule), _KIND.search(other)
-    if named is None or other_named is None:
-        return named is other_named and _words(rule.split(_EXAMPLE)[0]) == _words(other.split(_EXAMPLE)[0])
-    first, second = _words(named.group(1)).split(), _words(other_named.group(1)).split()
-    shared = min(len(first), len(second))
-    return first[:shared] == second[:shared]
+    """Whether two rules hold for the same questions. Rules that say no ``when`` are the same when their words are."""
+    found, other_found = _WHEN.match(rule), _WHEN.match(other)
+    if found is None or other_found is None:
+        return found is other_found and _words(rule.split(_EXAMPLE)[0]) == _words(other.split(_EXAMPLE)[0])
+    return _words(found.group(1)) == _words(other_found.group(1))
 
 
 def _with_examples(rule: str, other: str) -> str:
-    """``rule`` with the examples of ``other`` that it does not hold yet, at most three in all. Of two rules the shorter
-    beginning of a question stands for both."""
-    examples = list(dict.fromkeys([*rule.split(_EXAMPLE)[1:], *other.split(_EXAMPLE)[1:]]))
-    heads = rule.split(_EXAMPLE)[0], other.split(_EXAMPLE)[0]
-    named = [_KIND.search(head) for head in heads]
-    head = heads[0]
-    if named[0] and named[1] and len(named[1].group(1)) < len(named[0].group(1)):
-        head = head.replace(named[0].group(1), named[1].group(1), 1)
+    """``rule`` with the examples of ``other`` that it does not hold yet: one for each right answer, three at most."""
+    head, *examples = rule.split(_EXAMPLE)
+    for example in other.split(_EXAMPLE)[1:]:
+        if all(example.split(_RIGHT)[-1] != held.split(_RIGHT)[-1] for held in examples):
+            examples.append(example)
     return _EXAMPLE.join([head, *examples[:_EXAMPLES]])
 
 

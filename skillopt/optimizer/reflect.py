@@ -97,7 +97,7 @@ async def analyse(
         return replace(begun, error=CallError.of(STAGE, error), raw_text=error.raw)
     reply = structured.value
     if isinstance(reply, compact.AnalystReply):
-        reply = compact.as_full_reply(reply, len(minibatch.rollouts))
+        reply = compact.as_full_reply(reply, minibatch.rollouts)
     found = _with_reply(begun, reply, settings)
     return replace(found, repaired=structured.repaired, reasked=structured.reasked)
 

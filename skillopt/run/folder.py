@@ -19,6 +19,7 @@ FINISH = "finish"
 TEST = "test"
 ENDS = (TEST, FINISH)
 """The commits of a run's end: without them it goes on."""
+_OURS = ("config.json", "summary.json", "history.json", "best_skill.md", "results.jsonl", "skills", "steps")
 # Files that a person or a script opens first: worth an fsync each. All others can be rendered again.
 _DURABLE = ("history.json", "runtime_state.json", "summary.json", "best_skill.md", "config.json")
 
@@ -96,10 +97,18 @@ class RunFolder:
 def _refuse_foreign(root: Path) -> None:
     if root.exists() and not root.is_dir():
         raise FolderError(f"{root} is a file; out_root must name a folder")
-    if not (root / JOURNAL).exists() and (root / "runtime_state.json").exists():
+    if (root / JOURNAL).exists():
+        return
+    if (root / "runtime_state.json").exists():
         raise FolderError(
             f"{root} holds a run without a journal (made by the published implementation, or its {JOURNAL} was "
             "deleted): it can be read (status, eval) but not continued. Choose another out_root"
+        )
+    ours = [name for name in _OURS if (root / name).exists()]
+    if ours:
+        raise FolderError(
+            f"{root} holds files of something else ({', '.join(ours)}), which a run would overwrite; "
+            "choose another out_root"
         )
 
 

@@ -109,7 +109,8 @@ class Journal:
         """Writes what is pending and folds the write-ahead log into the one file."""
         try:
             self._flush()
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            with suppress(sqlite3.Error):  # a full disk: the log keeps what it holds
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             self._db.close()
 
@@ -240,7 +241,12 @@ class Journal:
         body = json.dumps(self._masked(record), ensure_ascii=False, allow_nan=False)
         if self._holds(name, body, files):
             return
-        statements.append((f"INSERT OR REPLACE INTO commits VALUES(?,{sequence},?)", (name, body)))
+        statements.append(
+            (
+                f"INSERT INTO commits VALUES(?,{sequence},?) ON CONFLICT(name) DO UPDATE SET record=excluded.record",
+                (name, body),
+            )
+        )
         statements += [
             ("INSERT OR REPLACE INTO files VALUES(?,?)", (path, zlib.compress(content, 1)))
             for path, content in files.items()
@@ -334,7 +340,7 @@ class Journal:
 
     def set_meta(self, key: str, value: str) -> None:
         if self.meta(key) != value:
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES(?,?)", (key, value))
+            self._transaction([("INSERT OR REPLACE INTO meta VALUES(?,?)", (key, value))])
 
     def adopt_replies(self, other: Path) -> int:
         """Copies the replies of another journal into this one, charged to nobody yet. Returns how many."""

@@ -11,10 +11,12 @@ import asyncio
 import json
 import os
 import re
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,13 @@ class _Client:
         return Call(number, self.spec.role, request.stage, key, system, user, request, error)
 
 
+class _Unsynced(sqlite3.Connection):
+    """A journal that does not wait for the disk either."""
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        return super().execute("PRAGMA synchronous=OFF" if sql.startswith("PRAGMA synchronous") else sql, *values)
+
+
 def configuration(root: Path, overrides: Mapping[str, Any] | None = None) -> Config:
     """The configuration of a run of this world in ``root``: the defaults above, then ``overrides`` by dotted key."""
     flags = {**DEFAULTS, "env.name": "world", "env.out_root": str(root), **(overrides or {})}
@@ -216,6 +225,7 @@ def run(
     work = train_session(ready, environ, redactor, listeners, world.clients)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
+        patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=_Unsynced))
         return asyncio.run(work) if real_time else run_virtual(work)
 
 
@@ -305,7 +315,9 @@ def _analyst(system: str, user: str) -> Played:
     number = len(codes(trajectories))
     budget = int((re.search(r"budget=(\d+)", user) or ["", "2"])[1])
     if '"rules"' in system:
-        rules = [{"rule": f"{word} always", "wrong": "a", "right": "b"} for word in missing_rules(trajectories, skill)]
+        rules = [
+            {"trajectory": 0, "when": "", "write": f"{word} always"} for word in missing_rules(trajectories, skill)
+        ]
         return {"rules": rules[:budget]}
     key = _items_key(system)
     if '"success_patterns"' in system:

@@ -30,9 +30,11 @@ last thing you write. For the question "This gas giant is the largest planet of 
 <answer>Jupiter</answer>"""
 
 # For small models that are held to the tag by a grammar: the skill is the last thing they read, and it is short.
-FORCED_SYSTEM = """You answer questions about a text. The skill below says how answers are written; follow it in every answer.
+FORCED_SYSTEM = """You answer questions about a text. The skill below says how answers are written; follow it in every \
+answer.
 
-The user sends a context and a question. Reply with the final answer, written as the skill says, and nothing else, like this: <answer>final answer</answer>"""
+The user sends a context and a question. Reply with the final answer, written as the skill says, and nothing else, \
+like this: <answer>final answer</answer>"""
 
 # Short, on one line, printable, and without "<", so that nothing but the closing tag can follow it.
 ANSWER_GRAMMAR = r"""root ::= "<answer>" first rest{0,159} "</answer>"
