@@ -109,7 +109,7 @@ def train(
         "train.seed": seed,
         "optimizer.learning_rate": learning_rate,
         "env.workers": workers,
-        "env.out_root": os.fspath(out_root),
+        "env.out_root": os.path.expanduser(out_root),
     }
     environ = _environment(environ)
     loaded, own_env = _configuration(config, values, overrides, env, environ)
@@ -134,7 +134,7 @@ def evaluate(
     environ: Mapping[str, str] | None = None,
 ) -> EvaluationResult:
     """Scores ``skill`` on a split of ``env`` (``train``, ``val``, ``test`` or ``all``); arguments as in ``train``."""
-    values = {"model.target": target, "env.workers": workers, "env.out_root": os.fspath(out_root)}
+    values = {"model.target": target, "env.workers": workers, "env.out_root": os.path.expanduser(out_root)}
     environ = _environment(environ)
     loaded, own_env = _configuration(config, values, overrides, env, environ)
     prepared = prepare_evaluation(loaded, environ, _skill(skill), split, env=own_env)
@@ -161,12 +161,13 @@ def _configuration(
 
 
 def _skill(skill: str | os.PathLike[str] | Skill) -> Skill:
-    """A path names a file; so does a one-line string that is the path of one. Any other string is the text."""
+    """A path names a file; so does a one-line string that is the path of one, or ends like one. Any other string is the
+    text."""
     if isinstance(skill, Skill):
         return skill
     if isinstance(skill, os.PathLike):
         return read_skill(os.fspath(skill), "skill")
-    if "\n" not in skill and len(skill) < 1000 and Path(skill).is_file():
+    if "\n" not in skill and len(skill) < 1000 and (skill.endswith(".md") or Path(skill).is_file()):
         return read_skill(skill, "skill")
     return Skill(skill)
 

@@ -11,6 +11,7 @@ from skillopt.data.names import SPLITS, resolve_split
 from skillopt.engine.plan import EpochPlan, plan_epochs
 from skillopt.envs.base import Env
 from skillopt.envs.registry import get_env
+from skillopt.envs.scoring import make_task
 from skillopt.models.providers import ResolvedRole, resolve_role
 from skillopt.skill import Skill
 from skillopt.types import Item, Role, Split
@@ -39,6 +40,9 @@ def prepare_training(
     env = env or load_env(config)
     items = {split: tuple(env.load(split)) for split in SPLITS}
     _check_sizes(config, items)
+    for rows in items.values():
+        for item in rows:
+            make_task(env, item)  # a prompt that fails on one item would fail after the others were paid
     skill = skill or read_skill(config.env.skill_init, "env.skill_init")
     roles: dict[Role, ResolvedRole] = {
         "optimizer": role_of(config, "optimizer", environ),

@@ -107,15 +107,23 @@ async def until_stopped(
     task = asyncio.ensure_future(work)
     interrupted = StopRequested("interrupted", "interrupted; all finished work is saved")
 
-    pressed = False
+    ended = False
 
-    def interrupt() -> None:
-        nonlocal pressed
-        pressed = True
-        meter.stop(interrupted)
-        events.emit("note", text="stopping: requests in flight are waited for; a second Ctrl-C ends at once")
+    def end(reason: StopRequested, note: str) -> None:
+        nonlocal ended
+        ended = True
+        meter.stop(reason)
+        events.emit("note", text=f"stopping: {note}")
         task.cancel()
 
+    def interrupt() -> None:
+        end(interrupted, "requests in flight are waited for; a second Ctrl-C ends at once")
+
+    left = meter.seconds_left()
+    # Calls that only wait for a busy endpoint do not look at the clock.
+    timer = (
+        asyncio.get_running_loop().call_later(left, end, meter.time_is_up(), "time is up") if left is not None else None
+    )
     with _signals(interrupt):
         try:
             return await task, None
@@ -126,10 +134,12 @@ async def until_stopped(
         except ModelError as error:
             return None, StopRequested("error", str(error))
         except asyncio.CancelledError:
-            if not pressed:
+            if not ended:
                 raise
             return None, meter.stopped or interrupted
         finally:
+            if timer is not None:
+                timer.cancel()
             meter.stop(StopRequested("error", "the run has ended"))  # what is still queued must not be sent
             await cancel_all([task])
 
@@ -139,7 +149,7 @@ def _signals(handler: Callable[[], None]) -> Iterator[None]:
     """Calls ``handler`` on SIGINT and SIGTERM where this thread can have signal handlers, once; a second Ctrl-C then
     interrupts as usual."""
     loop = asyncio.get_running_loop()
-    caught: list[signal.Signals] = []
+    caught: dict[signal.Signals, Any] = {}
 
     def once(number: signal.Signals) -> None:
         loop.remove_signal_handler(number)
@@ -147,15 +157,17 @@ def _signals(handler: Callable[[], None]) -> Iterator[None]:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         try:
+            before = signal.getsignal(number)
             loop.add_signal_handler(number, once, number)
-            caught.append(number)
+            caught[number] = before
         except (NotImplementedError, RuntimeError, ValueError):
             break  # not the main thread, or a platform without it: the default handling stays
     try:
         yield
     finally:
-        for number in caught:
+        for number, before in caught.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, before)
 
 
 def stopped_summary(context: Context, prepared: Prepared, reason: str) -> dict[str, Any]:

@@ -179,7 +179,10 @@ def normalise_base_url(url: str, *, where: str = "") -> str:
         return ""
     if "://" not in text and _host(f"http://{text}") in _LOOPBACK:
         text = f"http://{text}"
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise ProviderError(f"the base URL {text!r}{named} is not a URL: {error}") from None
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname or not _good_port(parts):
         raise ProviderError(f"the base URL {text!r}{named} must look like https://host/v1")
     if "@" in parts.netloc:

@@ -62,6 +62,14 @@ class SpendMeter:
         """Wall clock of all processes of the run, in seconds."""
         return self._seconds_before + self._clock() - self._started
 
+    def seconds_left(self) -> float | None:
+        """How long the run may still take, in seconds; None where no cap bounds it."""
+        return None if self._caps.seconds is None else max(0.0, self._caps.seconds - self.seconds())
+
+    def time_is_up(self) -> StopRequested:
+        """The stop of a run whose seconds are spent."""
+        return StopRequested("budget", f"budget.max_seconds={self._caps.seconds:g} is reached")
+
     def save(self) -> None:
         """Keeps the wall clock for the next process. A process that found every answer in the journal spent nothing."""
         if self.requests > self._requests_before:
