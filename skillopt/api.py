@@ -44,6 +44,16 @@ class Run:
         """``summary.json``; empty while the run has not ended or stopped."""
         return dict(self._json("summary.json", {}))
 
+    def __str__(self) -> str:
+        """Where the run is, how it ended and what it scored, in one line."""
+        summary = self.summary
+        if not summary:
+            return f"run {self.path}: not ended"
+        why = summary["no_improvement_reason"]
+        test = f"test {summary['baseline_test_hard']} -> {summary['test_hard']}"
+        scores = f"{test}, best on selection {summary['best_selection_hard']}"
+        return f"run {self.path}: {summary['stop_reason']}, {scores}" + (f", no improvement: {why}" if why else "")
+
     @property
     def stop_reason(self) -> str | None:
         """``completed``, or why the run stopped early; None while it has not ended."""

@@ -163,5 +163,10 @@ def lift_lines(lift: Mapping[str, Any] | None) -> list[str]:
     interval = f"[{lift['low']:+.4f}, {lift['high']:+.4f}]"
     return [
         f"paired lift on the held-out test: {lift['lift']:+.4f}  95% interval {interval}  "
-        f"p={lift['p_value']:.2g}  (n={lift['n']}, fixed={lift['wins']}, broken={lift['losses']})"
+        f"p={lift['p_value']:.2g}  (n={lift['n']}, fixed={lift['wins']}, broken={lift['losses']})",
+        *(
+            ["  the interval holds 0: this run has not shown that the skill helps"]
+            if lift["low"] <= 0 <= lift["high"]
+            else []
+        ),
     ]

@@ -43,6 +43,8 @@ def _evaluate(shell: Shell, argv: Sequence[str] | None) -> int:
 
 def _config_of_skill(skill: str) -> Config:
     """The configuration of the run that a skill lies in, without what belongs to that run alone."""
+    if not Path(skill).is_file():
+        raise ConfigError(f"--skill {skill}: there is no such file")
     root = run_of_skill(Path(skill))
     if root is None:
         raise ConfigError(f"--skill {skill} does not lie in a run folder: say with --config FILE how to evaluate it")

@@ -51,4 +51,5 @@ def _find(name: str, plugins: Iterable[EntryPoint]) -> EntryPoint:
         raise DataError(f"env.name is empty; known: {', '.join(sorted(points))}")
     if name in NOT_BUILT:
         raise DataError(f"environment {name!r} is not built yet; known: {', '.join(sorted(points))}")
-    raise DataError(f"unknown environment {name!r}; {nearest(name, sorted(points))}")
+    hint = "; an environment that a Python program made goes on with that program"
+    raise DataError(f"unknown environment {name!r}; {nearest(name, sorted(points))}{hint}")
