@@ -145,3 +145,12 @@ def test_the_folder_of_a_training_run_is_not_written_over(tmp_path: Path) -> Non
     with pytest.raises(ResumeError, match=r"is the folder of another kind of run \(training\)"):
         evaluation(World(), tmp_path / "run")
     assert times(tmp_path / "run") == before
+
+
+def test_what_an_earlier_evaluation_of_more_items_left_is_removed(tmp_path: Path) -> None:
+    world = World(val=3, test=6)
+    evaluation(world, tmp_path / "eval", "all")
+    evaluation(world, tmp_path / "eval", "val", skill=ALPHA)
+    named = {path.parent.name for path in (tmp_path / "eval").rglob("conversation.json")}
+    assert named == {row["id"] for row in rows(tmp_path / "eval")}
+    assert len(named) == 3

@@ -236,3 +236,11 @@ def test_urls_that_are_none(bad: str) -> None:
 )
 def test_proxies(url: str, environ: dict[str, str], expected: str | None) -> None:
     assert proxy_for(url, environ) == expected
+
+
+@pytest.mark.parametrize("query", ["key=sk-live-1234567", "api_key=abc", "v=1&access_token=abc", "sig=abc"])
+def test_a_key_in_the_query_of_a_base_url_is_refused_and_not_shown(query: str) -> None:
+    with pytest.raises(ProviderError, match="must not hold a key") as refused:
+        normalise_base_url(f"https://host/v1?{query}")
+    assert query not in str(refused.value)
+    assert normalise_base_url("https://host/v1?api-version=2") == "https://host/v1?api-version=2"

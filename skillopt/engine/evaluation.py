@@ -67,6 +67,8 @@ async def evaluate_skill(
         files = rollout_files("", evaluation.rollouts, predictions=predictions)
         files["eval_summary.json"] = dump_json(summary)
         files["config.json"] = dump_json(flatten(prepared.config))
+        # An earlier evaluation here may have been of more items: what it left would pass for this one's.
+        folder.remove(path for path in folder.journal.paths() if path not in files)
         folder.commit("evaluation", summary, files, done.scope.keys)
         rows = tuple(result_row(rollout) for rollout in evaluation.rollouts)
         means = evaluation.hard, evaluation.soft

@@ -187,6 +187,8 @@ def normalise_base_url(url: str, *, where: str = "") -> str:
         raise ProviderError(f"the base URL {text!r}{named} must look like https://host/v1")
     if "@" in parts.netloc:
         raise ProviderError(f"the base URL of {parts.hostname}{named} must not hold a user name or a password")
+    if re.search(r"(?:key|token|secret|password|sig)=", parts.query, re.IGNORECASE):
+        raise ProviderError(f"the base URL of {parts.hostname}{named} must not hold a key: give it as an API key")
     path = re.sub(r"/+(?:chat/+)?completions/*$", "", parts.path).rstrip("/")
     if not path and parts.hostname == _OPENAI_HOST:
         path = "/v1"

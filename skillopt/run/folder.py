@@ -76,6 +76,13 @@ class RunFolder:
         self.journal.commit(name, record, masked, keys)
         self._render(masked.items())
 
+    def remove(self, paths: Iterable[str]) -> None:
+        """Takes committed files away, from the journal and from the folder."""
+        gone = list(paths)
+        self.journal.withdraw([], gone)
+        for path in gone:
+            (self.root / path).unlink(missing_ok=True)
+
     def write(self, files: Mapping[str, bytes]) -> None:
         """Writes files that no commit holds: views of a run that is not finished."""
         self._render((path, self._mask(content.decode()).encode()) for path, content in files.items())

@@ -311,6 +311,10 @@ class Journal:
         for path, content in self._db.execute("SELECT path, content FROM files ORDER BY path"):
             yield path, zlib.decompress(content)
 
+    def paths(self) -> list[str]:
+        """The paths of ``files``."""
+        return [path for (path,) in self._db.execute("SELECT path FROM files ORDER BY path")]
+
     # totals
 
     def spent(self) -> Spent:
