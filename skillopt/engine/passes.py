@@ -18,6 +18,9 @@ T = TypeVar("T")
 _HEAD_START = 0.02
 """Seconds that the critical path has to queue its calls before an early pass queues its own."""
 
+_RESERVED = 8
+"""Places, at most, that are kept for the critical path."""
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -31,7 +34,7 @@ class Passes:
     """Runs each pass once; one that was started early is picked up by whoever asks for it in its turn.
 
     Early passes fill the places that the critical path leaves free: they let it queue first, and those that are needed
-    only much later hold at most a quarter of the places, so that it seldom waits for a call of theirs to end.
+    only much later leave some to it (half, eight at most), so that it seldom waits for a call of theirs to end.
     """
 
     def __init__(self, context: Context) -> None:
@@ -42,7 +45,8 @@ class Passes:
     def start(self, skill: Skill, items: Sequence[Item], *, label: str, priority: int) -> None:
         """Starts a pass in the background, to be picked up under the same label."""
         workers = self._context.config.env.workers
-        slots = asyncio.Semaphore(workers if priority <= Priority.BASELINE else max(1, workers // 4))
+        reserved = 0 if priority <= Priority.BASELINE else min(_RESERVED, workers // 2)
+        slots = asyncio.Semaphore(workers - reserved)
         task = asyncio.ensure_future(self._run_early(skill, items, label, priority, slots))
         task.add_done_callback(self._ended)
         self._early[label] = task, slots
