@@ -12,7 +12,8 @@ from skillopt.types import Score
 
 async def current_measured(scope: Scope, state: RunState, label: str) -> RunState:
     """The state with the current skill's selection scores, measured now if they are not known: guidance that entered
-    without a gate is never credited with the score of another text."""
+    without a gate is never credited with the score of another text. (The empty block of epoch 1 keeps the score: it
+    says nothing.)"""
     if state.current_scores is not None:
         return state
     items = scope.context.selection_items

@@ -77,7 +77,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A model in a role, all that identifies it: what is here goes into every journal key. It holds no secret.
+    """A model in a role. All but ``role`` and ``reply_style`` goes into every journal key. It holds no secret.
 
     ``parameters`` are provider-specific request fields (such as ``chat_template_kwargs``), sent as they are.
     """

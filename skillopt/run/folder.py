@@ -96,10 +96,6 @@ class RunFolder:
     def _render(self, files: Iterable[tuple[str, bytes]]) -> int:
         return sum(write_changed(self.root / path, content, durable=path in _DURABLE) for path, content in files)
 
-    @property
-    def finished(self) -> bool:
-        return self.journal.record(FINISH) is not None
-
 
 def _refuse_foreign(root: Path) -> None:
     if root.exists() and not root.is_dir():
