@@ -1,4 +1,4 @@
-"""Client CPU of one model call: OpenAIChat against a small server in another process.
+"""Client CPU of one model call: HttpChat against a small server in another process.
 
     python benchmarks/model_call.py [--calls 4000] [--workers 32] [--prompt-chars 10000] [--latency 0.02]
 
@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable
 
 import aiohttp
 
+from skillopt.models.http import HttpChat, open_session
 from skillopt.models.limiter import Limiter
-from skillopt.models.openai import OpenAIChat, open_session
-from skillopt.models.providers import resolve_role
+from skillopt.models.resolve import resolve_role
 from skillopt.models.types import Attempt, Message, Request
 
 REPLY = {
@@ -100,12 +100,12 @@ async def measure(port: int, calls: int, workers: int, prompt_chars: int) -> Non
     role = resolve_role("target", environ={}, base_url=f"http://127.0.0.1:{port}/v1", model="m")
     meter = Counter()
     async with open_session() as session:
-        model = OpenAIChat.of(role, session, Limiter({"target": workers}), meter)
+        model = HttpChat.of(role, session, Limiter({"target": workers}), meter)
         ours, rate = await cpu_of(lambda number: model.complete(request(number)), calls, workers)
         body = json.dumps({"model": "m", "messages": [{"role": "user", "content": system + context}]}).encode()
         bare, _ = await cpu_of(lambda _: post(session, port, body), calls, workers)
     assert meter.calls == calls + workers
-    print(f"OpenAIChat: {ours:.3f} ms CPU a call, {rate:.0f} calls/s; bare aiohttp POST: {bare:.3f} ms")
+    print(f"HttpChat: {ours:.3f} ms CPU a call, {rate:.0f} calls/s; bare aiohttp POST: {bare:.3f} ms")
 
 
 async def post(session: aiohttp.ClientSession, port: int, body: bytes) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from skillopt.concurrency import run
 from skillopt.config import Redactor, load_config, read_environment
 from skillopt.engine.evaluation import EvaluationResult, evaluate_skill
 from skillopt.engine.prepare import prepare_evaluation, prepare_training, read_skill
@@ -58,6 +59,13 @@ class Run:
     def stop_reason(self) -> str | None:
         """``completed``, or why the run stopped early; None while it has not ended."""
         return self.summary.get("stop_reason")
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What all requests of the run cost, in US dollars; None while it has not ended, and where a part of it is not
+        known: ``summary["cost_summary"]`` says which."""
+        costs: dict[str, dict[str, float | None]] = self.summary.get("cost_summary", {})
+        return costs["_total"]["cost_usd"] if costs else None
 
     def _json(self, name: str, default: Any) -> Any:
         path = self.path / name
@@ -187,6 +195,6 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        return run(work)
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
+        return pool.submit(run, work).result()

@@ -57,6 +57,8 @@ ANCHORS = [
         r"\[STEP 3 done\] epoch=2 action=accept_new_best current=0\.5000 best=0\.6250 dt=2\.2s\n"
         r"  timing: rollout_s=1\.0  reflect_s=0\.5$",
     ),
+    ("step_done", {"row": {**ROW, "cost_usd": 0.0123}, "steps": 16}, r"(?s).*\n  cost: \$0\.0123$"),
+    ("step_done", {"row": {**ROW, "cost_usd": None}, "steps": 16}, r"(?s).*\n  cost: unknown$"),
     ("slow_update_done", {"epoch": 2, "action": "reject"}, r"\[SLOW UPDATE epoch 2\]"),
     ("meta_skill_done", {"epoch": 2, "action": "write_meta_skill"}, r"\[META SKILL epoch 2\]"),
     ("baseline_started", {"n": 20}, r"BASELINE — evaluate "),
@@ -136,6 +138,31 @@ def test_the_closing_block() -> None:
         "Final test: 0.6500",
     ):
         assert line in text.splitlines()
+
+
+def costs(target: float | None, optimizer: float | None) -> dict[str, Any]:
+    def part(usd: float | None, known: float = 0.0) -> dict[str, Any]:
+        return {"requests": 9, "cost_usd": usd, "known_usd": known if usd is None else usd, "unknown_requests": 7}
+
+    known = [usd for usd in (target, optimizer) if usd is not None]
+    whole = sum(known) if len(known) == 2 else None
+    return {"target": part(target), "optimizer": part(optimizer), "_total": part(whole, sum(known))}
+
+
+@pytest.mark.parametrize(
+    ("target", "optimizer", "line"),
+    [
+        (0.25, 1.5, "total cost: $1.75 (target $0.2500, optimizer $1.50)"),
+        (
+            0.25,
+            None,
+            "total cost: unknown (target $0.2500, optimizer unknown); at least $0.2500, without 7 requests",
+        ),
+        (None, None, "total cost: unknown (target unknown, optimizer unknown)"),
+    ],
+)
+def test_the_closing_block_tells_the_cost(target: float | None, optimizer: float | None, line: str) -> None:
+    assert line in summary_lines(summary(cost_summary=costs(target, optimizer)), "/runs/x")
 
 
 def test_without_a_test_there_is_no_final_test_line() -> None:

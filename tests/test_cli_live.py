@@ -63,10 +63,19 @@ def test_steps_are_counted_by_what_became_of_them() -> None:
     assert (progress.step, progress.accepted, progress.rejected, progress.skipped) == (3, 1, 1, 1)
 
 
-def test_cost_is_unknown_until_a_step_has_a_price() -> None:
-    assert told(("step_done", {"row": ROW})).cost is None
-    priced = {**ROW, "cost_usd": 0.25}
-    assert told(("step_done", {"row": priced}), ("step_done", {"row": priced})).cost == 0.5
+def test_cost_is_unknown_until_an_event_tells_it_and_again_when_a_part_is_not_known() -> None:
+    begun = told(("step_done", {"row": ROW}))
+    assert begun.cost is None
+    known = told(("item_done", item("baseline", 1, 2, cost_usd=0.25)), progress=begun)
+    assert known.cost == 0.25
+    assert told(("step_done", {"row": ROW, "tokens": 9, "cost_usd": 0.5}), progress=known).cost == 0.5
+    assert told(("item_done", item("baseline", 2, 2, cost_usd=None)), progress=known).cost is None
+
+
+def test_a_run_that_goes_on_begins_with_what_it_has_spent() -> None:
+    start = {"epochs": 1, "steps": 1, "train": 3, "val": 2, "test": 2, "tokens": 70, "cost_usd": 1.25}
+    progress = told(("run_started", start))
+    assert (progress.tokens, progress.cost) == (70, 1.25)
 
 
 def test_time_left_follows_the_rate_of_answers() -> None:

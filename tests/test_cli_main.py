@@ -171,6 +171,9 @@ def test_a_command_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
         ("budget.max_calls=100 is reached (100 spent)", "budget.max_calls=200"),
         ("budget.max_tokens=1e+06 is reached (1000023 spent)", "budget.max_tokens=2000000"),
         ("budget.max_seconds=1.5 is reached (2 spent)", "budget.max_seconds=3"),
+        ("budget.max_usd=0.25 is reached (0.2513 spent)", "budget.max_usd=0.5"),
+        ("budget.max_usd=0.004 is reached (0.0041 spent)", "budget.max_usd=0.008"),
+        ("budget.max_usd=1e-05 is reached (2e-05 spent)", "budget.max_usd=2e-05"),
         ("budget.max_calls=0 is reached (0 spent)", "budget.max_calls=null"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from skillopt.config import (
     Config,
     ConfigError,
+    Redactor,
     explain_difference,
     fingerprint,
     flatten,
@@ -69,8 +70,20 @@ def test_round_trip_over_json() -> None:
     assert from_flat(json.loads(json.dumps(flatten(config)))) == config
 
 
-def test_flatten_has_every_built_key_and_nothing_else() -> None:
-    assert list(flatten(Config())) == [info.flat for info in iter_keys() if info.built]
+def test_flatten_has_every_built_key_but_secrets_and_nothing_else() -> None:
+    assert list(flatten(Config())) == [info.flat for info in iter_keys() if info.built and not info.secret]
+
+
+def test_no_key_of_a_provider_in_any_form() -> None:
+    keys = [info for info in iter_keys() if info.secret]
+    assert len(keys) == 10
+    config = load_config(None, (), {"env.name": "x", **{info.dotted: "sk-of-a-provider" for info in keys}})
+    assert all(getattr(config.model, info.name).get_secret_value() == "sk-of-a-provider" for info in keys)
+    plain = load_config(None, ["env.name=x"])
+    assert flatten(config) == flatten(plain)
+    assert fingerprint(config) == fingerprint(plain)
+    assert "sk-of-a-provider" not in repr(config) + config.model_dump_json()
+    assert Redactor.collect({}, config).mask("it is sk-of-a-provider!") == "it is ***!"
 
 
 def test_published_names() -> None:
@@ -91,13 +104,12 @@ def test_a_run_of_the_published_trainer_loads() -> None:
     named = str(caught[0].message).partition("ignored: ")[2].split(", ")
     assert named == [
         "env.max_turns",
-        "model.azure_openai_endpoint",
-        "model.backend",
-        "model.target_backend",
         "optimizer.use_skill_aware_reflection",
     ]
     assert (config.env.name, config.model.target, config.model.reasoning_effort) == ("searchqa", "gpt-5.4", "high")
-    assert (config.model.backend, config.model.target_backend) == ("auto", "openai_chat")
+    assert (config.model.backend, config.model.target_backend) == ("azure_openai", "claude_code_exec")
+    assert (config.model.azure_openai_endpoint, config.model.azure_api_key) == ("https://somewhere", None)
+    assert (config.model.minimax_temperature, config.model.minimax_enable_thinking) == ("0.7", False)
     assert (config.train.num_epochs, config.train.train_size, config.env.split_seed) == (2, 0, 0)
     assert (config.optimizer.learning_rate, config.optimizer.min_learning_rate) == (1, 1)
     assert config.evaluation.gate_metric == "hard"
@@ -128,6 +140,8 @@ def test_no_password_in_any_form() -> None:
 MAY_DIFFER = {
     "budget.max_calls": "5",
     "budget.max_tokens": "5",
+    "budget.max_usd": "5",
+    "budget.prices": "prices.yaml",
     "budget.max_seconds": "5",
     "runtime.resume_policy": "fork",
     "runtime.max_error_rate": "0.5",
@@ -135,6 +149,10 @@ MAY_DIFFER = {
     "env.workers": "3",
     "gradient.analyst_workers": "3",
     "env.out_root": "elsewhere",
+    **{f"model.{role}qwen_chat_timeout_seconds": "5" for role in ("", "optimizer_", "target_")},
+    "model.copilot_chat_timeout": "5",
+    **{f"model.{name}_exec_path": "/bin/x" for name in ("codex", "claude_code", "cursor", "copilot")},
+    "model.copilot_exec_home": "/home/x",
 }
 MATTERS = {
     "train.num_epochs": "9",
@@ -152,12 +170,16 @@ MATTERS = {
     "model.temperature": "0",
     "model.base_url": "http://x",
     "model.reply_style": "compact",
+    "model.api": "responses",
+    "model.codex_exec_sandbox": "read-only",
+    "model.qwen_chat_thinking_mode": "enabled",
     "gradient.max_prompt_tokens": "9",
 }
 
 
 def test_what_may_differ_on_resume() -> None:
-    assert set(fingerprint(Config())) == {info.dotted for info in iter_keys() if info.built} - set(MAY_DIFFER)
+    secrets = {info.dotted for info in iter_keys() if info.secret}
+    assert set(fingerprint(Config())) == {info.dotted for info in iter_keys() if info.built} - set(MAY_DIFFER) - secrets
     base = load_config(None, ["env.name=x"])
     for dotted, value in MAY_DIFFER.items():
         changed = load_config(None, ["env.name=x", f"{dotted}={value}"])

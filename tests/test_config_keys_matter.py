@@ -16,6 +16,7 @@ from skillopt.config import ConfigError, KeyInfo, iter_keys, load_config
 from skillopt.engine.prepare import Prepared, prepare_training
 from skillopt.engine.session import Ending
 from skillopt.models.errors import ModelError
+from skillopt.types import Role
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,13 @@ def searchqa(view: Callable[[Prepared], Any]) -> Observe:
 _PATHS = ("env.data_path", "env.split_dir", "env.split_output_dir", "env.skill_init")
 
 
+def priced(folder: Path, overrides: Mapping[str, Any]) -> Any:
+    """Prepares a run of the small world, whose models only a file of ours has prices for."""
+    (folder / "prices.yaml").write_text("prices: {openai: {small-target: {input: 1, output: 2}}}\n", encoding="utf-8")
+    given = {key: str(folder / value) if key == "budget.prices" else value for key, value in overrides.items()}
+    return prepared(World(), folder / "run", given).prices
+
+
 def ids(ready: Prepared) -> dict[str, list[str]]:
     return {split: [item.id for item in items] for split, items in ready.items.items()}
 
@@ -129,7 +137,119 @@ HERE = {"model.base_url": "http://127.0.0.1:9/v1"}
 REWRITE = {"optimizer.skill_update_mode": "rewrite_from_suggestions"}
 SPLIT_DIR = {"env.split_mode": "split_dir", "env.split_dir": "small"}
 
+
+def served(role: Role, backend: str, value: Any, **base: Any) -> Case:
+    """What is settled about a role at a provider, its key included."""
+
+    def view(ready: Prepared) -> Any:
+        found = ready.roles[role]
+        return found, found.api_key
+
+    return Case(value, roles(view), {f"model.{role}_backend": backend, **{f"model.{k}": v for k, v in base.items()}})
+
+
+AZURE = {"azure_openai_endpoint": "https://a.openai.azure.com", "azure_openai_api_key": "azure-key"}
+AZURE_VALUES = {
+    "endpoint": ("https://b.openai.azure.com", {}),
+    "api_version": ("2099-01-01", {}),
+    "api_key": ("other-key", {}),
+    "auth_mode": ("compat", {}),
+    "ad_scope": ("https://other/.default", {"azure_openai_auth_mode": "azure_cli"}),
+    "managed_identity_client_id": ("someone", {"azure_openai_auth_mode": "aad"}),
+}
+QWEN_VALUES = {
+    "base_url": "http://q:1/v1",
+    "api_key": "qwen-key",
+    "temperature": "none",
+    "timeout_seconds": 7.0,
+    "max_tokens": 99,
+    "enable_thinking": True,
+    "thinking_mode": "disabled",
+}
+MINIMAX = {"minimax_api_key": "minimax-key"}
+MINIMAX_VALUES = {
+    "region": "cn_zh",
+    "base_url": "http://m:1/v1",
+    "api_key": "other-key",
+    "model": "MiniMax-M9",
+    "temperature": "0.1",
+    "max_tokens": 99,
+    "enable_thinking": True,
+}
+PROGRAM_VALUES = {
+    "codex_exec": {
+        "path": "/bin/other",
+        "sandbox": "read-only",
+        "profile": "p",
+        "full_auto": True,
+        "reasoning_effort": "high",
+        "use_sdk": "true",
+        "network_access": True,
+        "web_search": True,
+        "approval_policy": "on-request",
+    },
+    "claude_code_exec": {
+        "path": "/bin/other",
+        "profile": "p",
+        "use_sdk": "true",
+        "effort": "high",
+        "max_thinking_tokens": 99,
+    },
+    "cursor_exec": {"path": "/bin/other", "sandbox": "disabled"},
+    "copilot_exec": {"path": "/bin/other", "home": "/home/x", "allow_all_tools": True},
+}
+BOTH: tuple[Role, ...] = ("optimizer", "target")
+
+PROVIDER_CASES: dict[str, Case] = {
+    **{
+        f"model.azure_{name}": served(
+            "target", "azure", value, **{k: v for k, v in AZURE.items() if not k.endswith(name)}
+        )
+        for name, (value, _) in list(AZURE_VALUES.items())[:3]
+    },
+    **{
+        f"model.{prefix}azure_openai_{name}": served(role, "azure", value, **AZURE, **more)
+        for role in BOTH
+        for prefix in ("", f"{role}_")
+        for name, (value, more) in AZURE_VALUES.items()
+    },
+    **{
+        f"model.{prefix}qwen_chat_{name}": served(role, "qwen", value)
+        for role in BOTH
+        for prefix in ("", f"{role}_")
+        for name, value in QWEN_VALUES.items()
+    },
+    "model.qwen_chat_use_max_completion_tokens": served("target", "qwen", True),
+    **{
+        f"model.minimax_{name}": served("target", "minimax", value, target="gpt-5.5", **MINIMAX)
+        for name, value in MINIMAX_VALUES.items()
+    },
+    **{
+        f"model.{role}_minimax_{name}": served(role, "minimax", MINIMAX_VALUES[name], **MINIMAX)
+        for role in BOTH
+        for name in ("base_url", "api_key")
+    },
+    **{
+        f"model.{prefix}anthropic_thinking_tokens": served(
+            role, "anthropic", 2048, **{f"{role}_base_url": "http://a:1"}
+        )
+        for role in BOTH
+        for prefix in ("", f"{role}_")
+    },
+    **{
+        f"model.{backend}_{name}": served("target", backend, value)
+        for backend, values in PROGRAM_VALUES.items()
+        for name, value in values.items()
+    },
+    **{
+        f"model.copilot_chat_{role}_model": served(role, "copilot_chat", "some-model", **{role: "gpt-5.5"})
+        for role in BOTH
+    },
+    "model.copilot_chat_timeout": served("target", "copilot_chat", 7.0),
+}
+
 CASES: dict[str, Case] = {
+    **PROVIDER_CASES,
     "model.backend": Case("openai_compatible", roles(lambda r: r.roles["target"].spec.provider), HERE),
     "model.optimizer": Case("other", roles(lambda r: r.roles["optimizer"].spec.model)),
     "model.target": Case("other", roles(lambda r: r.roles["target"].spec.model)),
@@ -141,6 +261,7 @@ CASES: dict[str, Case] = {
     "model.temperature": Case(0.5, roles(lambda r: [role.spec.temperature for role in r.roles.values()])),
     "model.optimizer_temperature": Case(0.5, roles(lambda r: r.roles["optimizer"].spec.temperature)),
     "model.target_temperature": Case(0.5, roles(lambda r: r.roles["target"].spec.temperature)),
+    "model.api": Case("responses", roles(lambda r: r.roles["target"].profile.protocol)),
     "model.timeout_seconds": Case(7.0, training(lambda t: t.asked("analyst").request.timeout)),
     "model.reply_style": Case("compact", training(lambda t: t.asked("analyst").system)),
     "model.reasoning_effort": Case("high", training(lambda t: t.asked("analyst").request.reasoning_effort)),
@@ -212,6 +333,8 @@ CASES: dict[str, Case] = {
     "runtime.max_error_rate": Case(0.1, training(lambda t: t.ending.reason, rollout=failing_item)),
     "budget.max_calls": Case(10, training(lambda t: t.ending.reason)),
     "budget.max_tokens": Case(10, training(lambda t: t.ending.reason)),
+    "budget.max_usd": Case(0.5, roles(lambda r: r.steps)),
+    "budget.prices": Case("prices.yaml", priced),
     "budget.max_seconds": Case(0, training(lambda t: t.ending.reason)),
     "logging.predictions": Case("all", training(lambda t: len(list(t.root.rglob("conversation.json"))))),
 }

@@ -17,13 +17,22 @@ from hypothesis import strategies as st
 from skillopt.config import Config, ConfigError, KeyInfo, fingerprint, flatten, from_flat, iter_keys, load_config
 from skillopt.config.flat import explain_difference
 
-BUILT = [info for info in iter_keys() if info.built]
+BUILT = [info for info in iter_keys() if info.built and not info.secret]
 TEXTS = {
     "env.split_ratio": st.tuples(*[st.integers(1, 99)] * 3).map(lambda parts: ":".join(map(str, parts))),
     "env.name": st.sampled_from(["searchqa", "other"]),
 }
 # The floor depends on the rate, and the number of turns has one value.
-FIXED = {"optimizer.min_learning_rate": st.just(1), "env.max_turns": st.just(1)}
+FIXED = {
+    "optimizer.min_learning_rate": st.just(1),
+    "env.max_turns": st.just(1),
+    **{
+        info.dotted: st.sampled_from(["", "0", "0.5", "none"])
+        for info in BUILT
+        if info.kind.base == "text" and info.name.endswith("_temperature")
+    },
+    **{info.dotted: st.integers(1024, 9999) for info in BUILT if info.name.endswith("thinking_tokens")},
+}
 _TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12).map(str.strip)
 _URL = st.from_regex(r"https?://[a-z]{1,9}(:[0-9]{2,4})?/v1", fullmatch=True)
 
@@ -37,16 +46,23 @@ def values_of(info: KeyInfo) -> st.SearchStrategy[Any]:
         "bool": st.booleans(),
         "int": st.integers(2, 10**6),
         "float": st.floats(0.01, 1.0),
-        "text": _URL if info.name.endswith("base_url") else _TEXT,
+        "text": _URL if info.name.endswith(("base_url", "endpoint")) else _TEXT,
         "choice": st.sampled_from(info.kind.choices or ("",)),
     }
     values = bases[info.kind.base]
     return st.none() | values if info.kind.nullable else values
 
 
-SETTINGS = st.fixed_dictionaries(
-    {"env.name": TEXTS["env.name"]}, optional={i.dotted: values_of(i) for i in BUILT if i.name != "name"}
-)
+OPTIONAL = [info for info in BUILT if info.name != "name"]
+
+
+def some(infos: list[KeyInfo]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {"env.name": TEXTS["env.name"], **{info.dotted: values_of(info) for info in infos}},
+    )
+
+
+SETTINGS = st.lists(st.sampled_from(OPTIONAL), max_size=12, unique_by=lambda info: info.dotted).flatmap(some)
 
 
 @settings(max_examples=50, deadline=None)

@@ -9,6 +9,18 @@ from pydantic import ValidationError
 
 from skillopt.config import Config, ConfigError, flatten, iter_keys, load_config
 from skillopt.config.keys import KeyInfo
+from skillopt.config.provider_names import ALIASES as BACKEND_ALIASES
+from skillopt.config.provider_names import PROVIDER_NAMES
+
+ROLES = ("", "optimizer_", "target_")
+AZURE = ("endpoint", "api_version", "api_key", "auth_mode", "ad_scope", "managed_identity_client_id")
+QWEN = str.split("base_url api_key temperature timeout_seconds max_tokens enable_thinking thinking_mode")
+MINIMAX = str.split("region base_url api_key model temperature max_tokens enable_thinking")
+CODEX = str.split("path sandbox profile reasoning_effort use_sdk network_access web_search approval_policy")
+CLAUDE = str.split("path profile use_sdk effort max_thinking_tokens")
+NUMBERS = str.split(
+    "timeout_seconds chat_timeout max_tokens thinking_tokens thinking network_access web_search all_tools"
+)
 
 # dotted key -> (flat name, default), from the published base configuration; ours where the contract differs.
 PUBLISHED: dict[str, tuple[str, Any]] = {
@@ -58,6 +70,23 @@ PUBLISHED: dict[str, tuple[str, Any]] = {
     "model.reasoning_effort": ("reasoning_effort", "medium"),
     "model.rewrite_reasoning_effort": ("rewrite_reasoning_effort", ""),
     "model.rewrite_max_completion_tokens": ("rewrite_max_completion_tokens", 64000),
+    "model.codex_exec_full_auto": ("codex_exec_full_auto", False),
+    # Providers and programs: blank leaves the environment in control, then the provider's own default.
+    **{
+        f"model.{name}": (name, None if name.endswith(("api_key", *NUMBERS)) else "")
+        for name in (
+            *(f"azure_{name}" for name in ("endpoint", "api_version", "api_key")),
+            *(f"{role}azure_openai_{name}" for role in ROLES for name in AZURE),
+            *(f"{role}qwen_chat_{name}" for role in ROLES for name in QWEN),
+            *(f"minimax_{name}" for name in MINIMAX),
+            *(f"{role}minimax_{name}" for role in ROLES[1:] for name in ("base_url", "api_key")),
+            *(f"codex_exec_{name}" for name in CODEX),
+            *(f"claude_code_exec_{name}" for name in CLAUDE),
+            *("cursor_exec_path", "cursor_exec_sandbox", "copilot_exec_path", "copilot_exec_home"),
+            *("copilot_exec_allow_all_tools", "copilot_chat_optimizer_model", "copilot_chat_target_model"),
+            "copilot_chat_timeout",
+        )
+    },
 }
 NEW: dict[str, Any] = {
     "model.base_url": None,
@@ -68,10 +97,17 @@ NEW: dict[str, Any] = {
     "model.target_temperature": None,
     "model.timeout_seconds": 300,
     "model.reply_style": "auto",
+    "model.api": "auto",
+    "model.qwen_chat_use_max_completion_tokens": None,
+    "model.anthropic_thinking_tokens": None,
+    "model.optimizer_anthropic_thinking_tokens": None,
+    "model.target_anthropic_thinking_tokens": None,
     "runtime.resume_policy": "strict",
     "runtime.max_error_rate": 0.3,
     "budget.max_calls": None,
     "budget.max_tokens": None,
+    "budget.max_usd": None,
+    "budget.prices": "",
     "budget.max_seconds": None,
     "logging.predictions": "train",
     "evaluation.gate_rule": "strict",
@@ -89,7 +125,6 @@ UNBUILT: dict[str, str] = {
     "evaluation.use_semantic_density": "yes",
     "evaluation.semantic_density_weight": "0.1",
     "evaluation.leading_words": "[always, never]",
-    "budget.max_usd": "0",
     "env.max_steps": "50",
     "env.max_api_workers": "8",
     "env.mode": "multi",
@@ -107,39 +142,18 @@ UNBUILT: dict[str, str] = {
     "env.judge_retries": "2",
     "env.max_turns": "2",
     "model.codex_trace_to_optimizer": "false",
-    "model.azure_endpoint": "https://x",
-    "model.azure_api_version": "v",
-    "model.azure_api_key": "secret-value",
-    "model.codex_exec_path": "/bin/codex",
-    "model.claude_code_exec_effort": "high",
-    "model.cursor_exec_sandbox": "enabled",
-    "model.copilot_chat_timeout": "5",
-    "model.minimax_region": "cn_zh",
-    "model.minimax_temperature": "0.1",
-    "model.minimax_api_key": "secret-value",
+    "model.codex_exec_use_sdk": "true",
+    "model.claude_code_exec_use_sdk": "true",
     "evaluation.gate_rule": "paired",
-    **{
-        f"model.{role}azure_openai_{name}": "secret-value"
-        for role in ("", "optimizer_", "target_")
-        for name in ("endpoint", "api_version", "api_key", "auth_mode", "ad_scope", "managed_identity_client_id")
-    },
-    **{
-        f"model.{role}qwen_chat_{name}": value
-        for role in ("", "optimizer_", "target_")
-        for name, value in {
-            "base_url": "http://x",
-            "api_key": "secret-value",
-            "temperature": "0.2",
-            "timeout_seconds": "5",
-            "max_tokens": "5",
-            "enable_thinking": "true",
-            "thinking_mode": "enabled",
-        }.items()
-    },
 }
 KEYS = {info.dotted: info for info in iter_keys(Config)}
 # Each is a choice whose other values only are unbuilt.
-PARTLY_BUILT = {"env.max_turns", "evaluation.gate_rule"}
+PARTLY_BUILT = {
+    "env.max_turns",
+    "evaluation.gate_rule",
+    "model.codex_exec_use_sdk",
+    "model.claude_code_exec_use_sdk",
+}
 
 
 def load(*overrides: str) -> Config:
@@ -198,37 +212,85 @@ def test_a_configuration_is_frozen_and_knows_no_other_key() -> None:
     assert hash(config) == hash(Config())
 
 
+# canonical name -> what published configurations call it
+BACKENDS = {
+    "auto": "auto",
+    "openai": "openai OPENAI",
+    "openai_chat": "openai_chat OpenAI_Chat openai-chat",
+    "openai_compatible": "openai_compatible openai_compatible_chat openai-compatible compat",
+    "azure_openai": "azure azure_openai azure-openai",
+    "anthropic": "anthropic",
+    "claude_chat": "claude claude_chat",
+    "claude_code_exec": "claude_code_exec claude-code-exec",
+    "codex_exec": "codex codex_exec",
+    "cursor_exec": "cursor cursor_agent cursor_exec",
+    "copilot_chat": "copilot copilot_cli github_copilot copilot_chat",
+    "copilot_exec": "copilot_exec",
+    "qwen_chat": "qwen qwen_chat",
+    "minimax_chat": "minimax minimax_chat",
+    "local": "local llama.cpp",
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "canonical"),
-    [
-        ("auto", "auto"),
-        ("openai", "openai"),
-        (" OpenAI_Chat ", "openai_chat"),
-        ("openai_compatible", "openai_compatible"),
-        ("openai_compatible_chat", "openai_compatible"),
-        ("openai-compatible", "openai_compatible"),
-        ("compat", "openai_compatible"),
-        ("local", "local"),
-    ],
+    ("name", "canonical"), [(name, canonical) for canonical, names in BACKENDS.items() for name in names.split()]
 )
 def test_backend_names(name: str, canonical: str) -> None:
     assert load(f"model.backend={name}").model.backend == canonical
     if canonical != "auto":
         assert load(f"model.target_backend={name}").model.target_backend == canonical
+        assert load(f"model.optimizer_backend={name}").model.optimizer_backend == canonical
 
 
-LATER = str.split(
-    "azure azure_openai azure-openai codex codex_exec claude claude_chat anthropic claude_code_exec cursor "
-    "cursor_agent cursor_exec copilot copilot_cli github_copilot copilot_chat copilot_exec qwen "
-    "qwen_chat minimax minimax_chat"
+def test_every_provider_has_one_name() -> None:
+    assert len(set(PROVIDER_NAMES)) == len(PROVIDER_NAMES)
+    assert not set(BACKEND_ALIASES) & set(PROVIDER_NAMES)
+    assert set(BACKEND_ALIASES.values()) <= set(PROVIDER_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("qwen_chat_temperature=0.70", "0.7"),
+        ("qwen_chat_temperature=0", "0"),
+        ("minimax_temperature=none", "none"),
+        ("target_qwen_chat_temperature=OFF", "none"),
+        ("qwen_chat_temperature=null", ""),
+        ("qwen_chat_enable_thinking=yes", True),
+        ("azure_openai_auth_mode=AAD", "managed_identity"),
+        ("azure_openai_auth_mode=key", "api_key"),
+        ("azure_openai_auth_mode=compat", "openai_compatible"),
+        ("codex_exec_use_sdk=auto", "auto"),
+        ("codex_exec_use_sdk=off", "false"),
+        ("codex_exec_sandbox=read-only", "read-only"),
+        ("anthropic_thinking_tokens=0", 0),
+    ],
 )
+def test_values_of_provider_keys(typed: str, read: object) -> None:
+    name, _, _ = typed.partition("=")
+    assert getattr(load(f"model.{typed}").model, name) == read
 
 
-@pytest.mark.parametrize("name", LATER)
-@pytest.mark.parametrize("dotted", ["model.backend", "model.optimizer_backend", "model.target_backend"])
-def test_published_backends_that_are_not_built(dotted: str, name: str) -> None:
-    with pytest.raises(ConfigError, match=f'{dotted} "{name}" is not available in this version'):
-        load(f"{dotted}={name}")
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "qwen_chat_temperature=warm",
+        "minimax_temperature=-1",
+        "qwen_chat_thinking_mode=on",
+        "qwen_chat_base_url=localhost:8000",
+        "azure_openai_endpoint=host",
+        "azure_openai_auth_mode=password",
+        "minimax_region=mars",
+        "codex_exec_sandbox=none",
+        "cursor_exec_sandbox=yes",
+        "anthropic_thinking_tokens=100",
+        "qwen_chat_max_tokens=0",
+        "copilot_chat_timeout=0",
+    ],
+)
+def test_values_of_provider_keys_that_make_no_sense(typed: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^model\.{typed.partition('=')[0]} "):
+        load(f"model.{typed}")
 
 
 def test_an_unknown_backend_gets_the_nearest_name() -> None:

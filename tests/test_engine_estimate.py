@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from fakes.world import Played, Script, World, codes, play, prepared, run, skill_of
 
-from skillopt.engine.estimate import RoleEstimate, estimate
+from skillopt.engine.estimate import RoleEstimate, cost_line, estimate, estimate_evaluation
+from skillopt.models.pricing import Price
 
 
 def busy(system: str, user: str) -> Played:
@@ -90,6 +91,34 @@ def test_the_line_of_a_role_names_it_and_its_calls() -> None:
         "target: 12-34 calls, at most about 5,600 prompt and 789 completion tokens"
     )
     assert RoleEstimate("optimizer", 7, 7, 10, 20).line().startswith("optimizer: 7 calls, ")
+
+
+def test_the_money_of_the_bound_is_told_by_role_and_in_all(tmp_path: Path) -> None:
+    ready = prepared(World(), tmp_path / "run")
+    prices = {"target": Price(1.0, 10.0, cached=0.1), "optimizer": Price(100.0, 1000.0)}
+    told = estimate(ready.config, ready.env, ready.items, ready.skill.text, "full", prices)  # type: ignore[arg-type]
+    plain = estimate(ready.config, ready.env, ready.items, ready.skill.text, "full")
+    assert [(each.prompt_tokens, each.high) for each in told] == [(each.prompt_tokens, each.high) for each in plain]
+    assert [each.cost_usd for each in plain] == [None, None]
+    target, optimizer = told
+    assert target.cost_usd == pytest.approx((target.prompt_tokens + 10 * target.completion_tokens) / 1e6)
+    assert optimizer.cost_usd == pytest.approx((optimizer.prompt_tokens + 10 * optimizer.completion_tokens) / 1e4)
+
+
+def test_the_line_of_the_money() -> None:
+    target, optimizer = RoleEstimate("target", 1, 2, 3, 4, 0.25), RoleEstimate("optimizer", 1, 2, 3, 4, 1.5)
+    assert cost_line([target, optimizer]) == "cost: at most about $1.75 (target $0.2500, optimizer $1.50)"
+    assert cost_line([target]) == "cost: at most about $0.2500"
+    unknown = RoleEstimate("optimizer", 1, 2, 3, 4)
+    assert cost_line([target, unknown]) == "cost: price unknown (target $0.2500, optimizer price unknown)"
+
+
+def test_an_evaluation_asks_each_item_once_and_probes(tmp_path: Path) -> None:
+    ready = prepared(World(), tmp_path / "run")
+    told = estimate_evaluation(ready.env, {"test": ready.items["test"]}, ready.skill.text, Price(1.0, 1.0))
+    assert (told.low, told.high) == (4, 4)
+    assert told.cost_usd == pytest.approx((told.prompt_tokens + told.completion_tokens) / 1e6)
+    assert told.line().startswith("target: 4 calls, at most about ")
 
 
 def test_an_estimate_sends_and_writes_nothing(tmp_path: Path) -> None:

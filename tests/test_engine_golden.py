@@ -43,7 +43,10 @@ SUMMARY = (
     *("test_soft", "final_test_hard", "final_test_soft", "test_delta_hard", "final_test_delta_hard"),
     *("total_wall_time_s", "token_summary"),
 )
-SUMMARY_NEW = ("stop_reason", "no_improvement_reason", "selection_n", "test_n", "test_lift", "test_errors", "requests")
+SUMMARY_NEW = (
+    *("stop_reason", "no_improvement_reason", "selection_n", "test_n", "test_lift", "test_errors", "requests"),
+    "cost_summary",
+)
 EPOCH_STATS = (
     *("epoch", "steps", "accepts", "rejects", "skips", "best_score_at_epoch_end", "current_score_at_epoch_end"),
 )

@@ -124,10 +124,27 @@ def test_keys_in_the_error_of_an_item_are_masked_in_its_row(tmp_path: Path) -> N
     assert_clean(tmp_path / "run", repr(ending))
 
 
-def test_a_key_in_the_configuration_is_refused_without_being_shown() -> None:
+def test_a_key_in_the_configuration_reaches_no_file(tmp_path: Path) -> None:
+    overrides = {
+        "model.backend": "minimax",
+        "model.minimax_api_key": KEY,
+        "model.optimizer_minimax_api_key": OTHER,
+        "model.qwen_chat_api_key": PROXY,
+        "logging.predictions": "all",
+    }
+    environ = {"MINIMAX_BASE_URL": "http://127.0.0.1:9/v1"}
+    scripts = {"rollout": leaking_target, "analyst": leaking}
+    ending = run(World(scripts=scripts), tmp_path / "run", overrides, environ=environ)
+    assert ending.reason == "completed"
+    assert_clean(tmp_path / "run", repr(ending))
+    again = run(World(), tmp_path / "run", {**overrides, "model.minimax_api_key": "another-key"}, environ=environ)
+    assert again.detail == "already finished", "a key does not decide whether a run may go on"
+
+
+def test_a_wrong_value_of_a_key_is_not_shown() -> None:
     for key in ("model.azure_openai_api_key", "model.qwen_chat_api_key", "model.minimax_api_key"):
         with pytest.raises(ConfigError) as refused:
-            load_config(None, (), {"env.name": "world", key: KEY})
+            load_config(None, (), {"env.name": "world", key: [KEY]})
         assert key in str(refused.value)
         assert KEY not in "".join(traceback.format_exception(refused.value))
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from skillopt.models.providers import PROVIDERS, ProviderError, chat_url, normalise_base_url, proxy_for, resolve_role
+from skillopt.models.errors import ProviderError
+from skillopt.models.providers import PROVIDERS
+from skillopt.models.resolve import resolve_role
+from skillopt.models.urls import chat_url, normalise_base_url, proxy_for
 
 KEY, COMPAT = "sk-openai-secret", "compat-secret"
 GATE = "http://gate.example/v1"
@@ -127,13 +130,16 @@ def test_resolution(
 REFUSED: list[tuple[dict[str, str], dict[str, Any], list[str]]] = [
     ({}, {}, ["target", "OPENAI_API_KEY", "TARGET_OPENAI_API_KEY", "OPENAI_COMPATIBLE_BASE_URL", "--backend local"]),
     ({"OPENAI_API_KEY": "  "}, {}, ["OPENAI_API_KEY", "--backend local"]),
-    ({"ANTHROPIC_API_KEY": "a"}, {}, ["ANTHROPIC_API_KEY is set, but Anthropic is not available in this version"]),
-    ({"TARGET_AZURE_OPENAI_API_KEY": "a"}, {}, ["Azure OpenAI is not available"]),
+    ({}, {}, ["ANTHROPIC_API_KEY"]),
+    (
+        {"TARGET_AZURE_OPENAI_API_KEY": "a"},
+        {},
+        ["TARGET_AZURE_OPENAI_API_KEY is set, but AZURE_OPENAI_ENDPOINT is not"],
+    ),
     ({"OPTIMIZER_OPENAI_API_KEY": KEY}, {}, ["target", "TARGET_OPENAI_API_KEY"]),
     ({}, {"backend": "openai"}, ["target", "no key", "OPENAI_API_KEY", "TARGET_OPENAI_API_KEY", "--backend local"]),
     ({}, {"model": "openai/gpt-x"}, ["no key", "OPENAI_API_KEY"]),
-    ({"OPENAI_API_KEY": KEY}, {"backend": "azure_openai"}, ["azure_openai", "not available in this version"]),
-    ({"OPENAI_API_KEY": KEY}, {"role_backend": "claude_chat"}, ["Claude", "not available in this version"]),
+    ({"OPENAI_API_KEY": KEY}, {"backend": "azure_openai"}, ["target", "AZURE_OPENAI_ENDPOINT"]),
     ({"OPENAI_API_KEY": KEY}, {"backend": "opnai"}, ["unknown backend 'opnai'", "openai_compatible"]),
     ({"OPENAI_API_KEY": "two\nlines"}, {}, ["OPENAI_API_KEY", "line break"]),
     ({"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "gate.example/v1"}, {}, ["OPENAI_BASE_URL", "https://host/v1"]),
@@ -163,10 +169,6 @@ def test_choices_made_for_the_user_are_told() -> None:
     assert "several keys" in " ".join(resolve_role("optimizer", environ=both).notes)
     keyless = resolve_role("target", environ={"OPENAI_BASE_URL": GATE}, model="m")
     assert "no key" in " ".join(keyless.notes)
-    capped = {"OPENAI_COMPATIBLE_BASE_URL": GATE, "OPENAI_COMPATIBLE_MAX_TOKENS": "100"}
-    assert "OPENAI_COMPATIBLE_MAX_TOKENS is not read" in " ".join(
-        resolve_role("target", environ=capped, model="m").notes
-    )
     assert resolve_role("target", environ={"OPENAI_API_KEY": KEY}).notes == ()
 
 
@@ -186,9 +188,15 @@ def test_the_local_row() -> None:
 
 
 def test_settings_of_the_call() -> None:
-    environ = {"OPENAI_COMPATIBLE_BASE_URL": GATE, "OPENAI_COMPATIBLE_TEMPERATURE": "0.3"}
+    environ = {
+        "OPENAI_COMPATIBLE_BASE_URL": GATE,
+        "OPENAI_COMPATIBLE_TEMPERATURE": "0.3",
+        "OPENAI_COMPATIBLE_MAX_TOKENS": "100",
+        "TARGET_OPENAI_COMPATIBLE_TIMEOUT_SECONDS": "7",
+    }
     role = resolve_role("target", environ=environ, model="m", reasoning_effort="", parameters={"top_k": 1})
     assert role.spec.temperature == 0.3
+    assert (role.max_tokens, role.timeout) == (100, 7.0)
     assert role.spec.reasoning_effort is None
     assert role.spec.parameters == {"top_k": 1}
     assert resolve_role("target", environ=environ, model="m", temperature=0.0).spec.temperature == 0.0

@@ -9,35 +9,24 @@ import pytest
 from fakes.openai_server import completion
 from pydantic import BaseModel, ConfigDict
 
+from skillopt.models.chat import read_completion, request_body
 from skillopt.models.errors import ErrorKind
-from skillopt.models.faults import (
-    Retries,
-    Tries,
-    completion_room,
-    learn,
-    model_error,
-    next_pause,
-    read_response,
-    retry_after,
-    without_secrets,
-)
+from skillopt.models.faults import model_error, retry_after, without_secrets
+from skillopt.models.faults import read_response as read_any_response
+from skillopt.models.lessons import completion_room, learn
 from skillopt.models.providers import PROVIDERS
+from skillopt.models.retries import Retries, Tries, next_pause
 from skillopt.models.types import Message, ModelSpec, Request, Usage
-from skillopt.models.wire import (
-    Answered,
-    Dialect,
-    Fault,
-    adaptations,
-    read_completion,
-    request_body,
-    strict_ready,
-    strip_thoughts,
-)
+from skillopt.models.wire import Answered, Dialect, Fault, adaptations, strict_ready, strip_thoughts
 
 SPEC = ModelSpec("target", "openai_compatible", "m", "http://h/v1")
 ROW = PROVIDERS["openai_compatible"]
 ASK = Request((Message("system", "Be brief."), Message("user", "Wie heißt „Ж“? \ud83d")))
 SCHEMA = {"title": "My reply!", "type": "object", "properties": {"a": {"type": "string"}}}
+
+
+def read_response(status: int, headers: dict[str, str], raw: bytes, request: Request, now: float) -> Answered | Fault:
+    return read_any_response(status, headers, raw, request, now, read_completion)
 
 
 def body_of(request: Request, spec: ModelSpec = SPEC, **dialect: Any) -> dict[str, Any]:

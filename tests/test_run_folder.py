@@ -60,7 +60,7 @@ def test_a_second_process_is_refused_and_a_dead_one_does_not_block(tmp_path: Pat
     with holder(root) as process:
         with pytest.raises(FolderError, match=r"run is in use by another process; wait for it or choose another"):
             RunFolder(root)
-        assert peek_meta(root, "version") == "1", "reading does not need the lock"
+        assert peek_meta(root, "version") == "2", "reading does not need the lock"
         process.send_signal(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
         process.wait()
         with RunFolder(root) as folder:
@@ -77,7 +77,7 @@ def test_two_openings_in_one_process_are_refused_too(tmp_path: Path) -> None:
 def test_a_folder_whose_journal_is_refused_is_not_left_locked(tmp_path: Path) -> None:
     root = tmp_path / "run"
     with RunFolder(root) as folder:
-        folder.journal.set_meta("version", "2")
+        folder.journal.set_meta("version", "99")
     for _ in range(2):
         with pytest.raises(JournalError, match="another version"):
             RunFolder(root)

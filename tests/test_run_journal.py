@@ -357,7 +357,7 @@ def test_a_journal_of_another_version_is_refused_untouched(tmp_path: Path) -> No
     journal.set_meta("version", "99")
     journal.close()
     before = path.read_bytes()
-    with pytest.raises(JournalError, match=r"another version of skillopt \(journal 99, this one reads 1\)"):
+    with pytest.raises(JournalError, match=r"another version of skillopt \(journal 99, this one reads 2\)"):
         Journal(path)
     assert path.read_bytes() == before
 

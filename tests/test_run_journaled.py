@@ -13,7 +13,7 @@ import pytest
 from skillopt.models.errors import ModelError
 from skillopt.models.types import Message, ModelSpec, Reply, Request, Usage
 from skillopt.run.journal import Journal
-from skillopt.run.journaled import JournaledModel, journal_key
+from skillopt.run.journaled import JournaledModel, identity, journal_key
 
 SPEC = ModelSpec("target", "openai", "m", "http://localhost/v1")
 
@@ -53,7 +53,7 @@ def request(text: str = "q", **changes: Any) -> Request:
 def test_what_can_change_the_reply_changes_the_key() -> None:
     asked = request()
     others = [
-        journal_key(SPEC, replace(asked, **change))
+        journal_key(identity(SPEC), replace(asked, **change))
         for change in (
             {"max_tokens": 5},
             {"temperature": 0.0},
@@ -68,7 +68,7 @@ def test_what_can_change_the_reply_changes_the_key() -> None:
         )
     ]
     specs = [
-        journal_key(replace(SPEC, **change), asked)
+        journal_key(identity(replace(SPEC, **change)), asked)
         for change in (
             {"provider": "local"},
             {"model": "n"},
@@ -78,16 +78,16 @@ def test_what_can_change_the_reply_changes_the_key() -> None:
             {"parameters": {"top_k": 1}},
         )
     ]
-    keys = [journal_key(SPEC, asked), *others, *specs]
+    keys = [journal_key(identity(SPEC), asked), *others, *specs]
     assert len(set(keys)) == len(keys)
 
 
 def test_what_cannot_change_the_reply_does_not_change_the_key() -> None:
     asked = request()
     for change in ({"stage": "analyst"}, {"priority": 9}, {"timeout": 1.0}):
-        assert journal_key(SPEC, replace(asked, **change)) == journal_key(SPEC, asked)
+        assert journal_key(identity(SPEC), replace(asked, **change)) == journal_key(identity(SPEC), asked)
     for change in ({"role": "optimizer"}, {"reply_style": "compact"}):
-        assert journal_key(replace(SPEC, **change), asked) == journal_key(SPEC, asked)
+        assert journal_key(identity(replace(SPEC, **change)), asked) == journal_key(identity(SPEC), asked)
 
 
 # calls
@@ -110,7 +110,7 @@ def test_an_answered_call_is_never_sent_again(tmp_path: Path, journal: Journal) 
         return await asyncio.wait_for(JournaledModel(slow, journal).complete(request()), 5)
 
     reply = asyncio.run(first())
-    assert reply.key == journal_key(SPEC, request())
+    assert reply.key == journal_key(identity(SPEC), request())
     assert asyncio.run(later()) == reply
 
 
@@ -168,7 +168,7 @@ def test_a_paid_reply_is_kept_when_all_who_wait_are_cancelled(journal: Journal) 
         )
         slow.gate.set()
         await model.drain(5)
-        assert journal.get(journal_key(SPEC, request())) is not None
+        assert journal.get(journal_key(identity(SPEC), request())) is not None
 
     asyncio.run(check())
 
@@ -231,7 +231,7 @@ def test_a_scope_collects_the_keys_of_what_it_used(journal: Journal) -> None:
         await model.scoped(others).complete(request("theirs"))
         await model.scoped(mine).complete(request("mine"))
         await model.scoped(mine).complete(request("theirs"))
-        assert mine == {journal_key(SPEC, request("mine")), journal_key(SPEC, request("theirs"))}
+        assert mine == {journal_key(identity(SPEC), request("mine")), journal_key(identity(SPEC), request("theirs"))}
         slow.error = ModelError("provider", "down")
         with pytest.raises(ModelError):
             await model.scoped(mine).complete(request("lost"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from skillopt.models.pricing import dollars
+
 _STAGES = ("ROLLOUT", "REFLECT minibatch", "AGGREGATE", "SELECT", "UPDATE", "EVALUATE")
 _GATE_WORDS = {
     "accept_new_best": "ACCEPT (new best)",
@@ -34,6 +36,21 @@ def lines_of(kind: str, fields: Mapping[str, Any]) -> list[str]:
 def number(value: float | None) -> str:
     """A score with four decimals, ``n/a`` when it was not measured."""
     return "n/a" if value is None else f"{value:.4f}"
+
+
+def money(amount: float | None) -> str:
+    """An amount of US dollars; ``unknown`` where nobody knows it, which is not $0."""
+    return "unknown" if amount is None else dollars(amount)
+
+
+def cost_line(costs: Mapping[str, Any]) -> str:
+    """What a run cost, from the ``cost_summary`` of its summary: in all, and by role."""
+    whole = costs["_total"]
+    parts = [f"{role} {money(each['cost_usd'])}" for role, each in costs.items() if role != "_total"]
+    line = f"total cost: {money(whole['cost_usd'])}" + (f" ({', '.join(parts)})" if len(parts) > 1 else "")
+    if whole["cost_usd"] is None and whole["known_usd"]:
+        line += f"; at least {dollars(whole['known_usd'])}, without {whole['unknown_requests']:,} requests"
+    return line
 
 
 def _run_started(f: Mapping[str, Any]) -> list[str]:
@@ -91,6 +108,7 @@ def _step_done(f: Mapping[str, Any]) -> list[str]:
         f"[STEP {row['step']} done] epoch={row['epoch']} action={row['action']} "
         f"current={number(row['current_score'])} best={number(row['best_score'])} dt={row['wall_time_s']:.1f}s",
         f"  timing: {timing}",
+        *([f"  cost: {money(row['cost_usd'])}"] if "cost_usd" in row else []),
     ]
 
 
@@ -149,6 +167,7 @@ def summary_lines(summary: Mapping[str, Any], out_root: str) -> list[str]:
     lines += [
         f"total tokens: {total['total_tokens']:,} ({total['prompt_tokens']:,} prompt, "
         f"{total['completion_tokens']:,} completion) in {total['calls']:,} calls",
+        *([cost_line(summary["cost_summary"])] if "cost_summary" in summary else []),
         f"best skill: {out_root}/best_skill.md",
         f"Output saved to: {out_root}",
     ]

@@ -19,7 +19,7 @@ INTERRUPTED = 130
 _EXPECTED: Mapping[str, int] = {
     "skillopt.config.errors.ConfigError": REFUSED,
     "skillopt.data.errors.DataError": REFUSED,
-    "skillopt.models.providers.ProviderError": REFUSED,
+    "skillopt.models.errors.ProviderError": REFUSED,
     "skillopt.envs.registry.EnvImportError": REFUSED,
     "skillopt.run.folder.FolderError": REFUSED,
     "skillopt.run.journal.JournalError": REFUSED,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from skillopt.cli.console import number, summary_lines
+from skillopt.cli.console import cost_line, number, summary_lines
 from skillopt.cli.edge import status_of_stop
 
 _WHOLE = ("completed", "patience", "ceiling")
@@ -48,6 +48,7 @@ def stopped_lines(summary: Mapping[str, Any], root: str, spent: tuple[int, int] 
         f"steps={summary['total_steps']} accept={summary['total_accepts']} reject={summary['total_rejects']} "
         f"skip={summary['total_skips']}  wall={summary['total_wall_time_s']:.1f}s",
         *([f"total tokens: {spent[1]:,} in {spent[0]:,} requests"] if spent else []),
+        *([cost_line(summary["cost_summary"])] if "cost_summary" in summary else []),
         best_line(summary["best_selection_hard"], summary["best_step"], os.path.join(root, "best_skill.md")),
     ]
 
@@ -61,10 +62,10 @@ def best_line(score: float | None, step: int | None, path: str) -> str:
 
 def how_to_go_on(root: str, detail: str = "") -> str:
     """The command that goes on with a run; with a budget twice as large where ``detail`` says that it was spent."""
-    cap = re.match(r"(budget\.\w+)=([\d.]+(?:e\+?\d+)?)", detail)
+    cap = re.match(r"(budget\.\w+)=([\d.]+(?:e[+-]?\d+)?)", detail)
     if cap is None:
         return command("resume", root)
-    larger = f"{2 * float(cap[2]):.0f}" if float(cap[2]) > 0 else "null"
+    larger = f"{2 * float(cap[2]):.12g}" if float(cap[2]) > 0 else "null"
     return command("resume", root, f"{cap[1]}={larger}")
 
 

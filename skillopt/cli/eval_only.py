@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skillopt.cli.console import number
+from skillopt.cli.console import money, number
 from skillopt.cli.edge import INTERRUPTED, Shell, guarded, status_of_stop
 from skillopt.cli.listen import listening
 from skillopt.cli.options import (
@@ -21,8 +21,12 @@ from skillopt.cli.options import (
     with_out_root,
 )
 from skillopt.cli.runfolder import config_of_run, run_of_skill
+from skillopt.concurrency import run
 from skillopt.config import BudgetConfig, Config, ConfigError
 from skillopt.config.flags import add_flags, canonical_split, parse_args
+
+if TYPE_CHECKING:
+    from skillopt.engine.prepare import Prepared
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +53,13 @@ def _config_of_skill(skill: str) -> Config:
     if root is None:
         raise ConfigError(f"--skill {skill} does not lie in a run folder: say with --config FILE how to evaluate it")
     config = config_of_run(root)
-    return in_folder(config, "").model_copy(update={"budget": BudgetConfig()})
+    return in_folder(config, "").model_copy(update={"budget": BudgetConfig(prices=_prices_there(config))})
+
+
+def _prices_there(config: Config) -> str:
+    """The price file of a run, if it is still where it was: an evaluation does not fail for want of it."""
+    prices = config.budget.prices
+    return prices if prices and Path(prices).expanduser().is_file() else ""
 
 
 def run_evaluation(shell: Shell, args: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> int:
@@ -61,19 +71,13 @@ def run_evaluation(shell: Shell, args: argparse.Namespace, config: Config, envir
     split, skill = canonical_split(args.split), read_skill(args.skill, "--skill")
     if args.dry_run:
         with elsewhere(config) as scratch:
-            prepared = prepare_evaluation(scratch, environ, skill, split)
-        items = sum(len(rows) for rows in prepared.items.values())
-        shell.say(f"{split} split of {prepared.env.name}: {items} items")
-        shell.say(f"target model: {prepared.roles['target'].spec.model}")
-        shell.say(f"target: {1 + items} calls")
-        shell.say("dry run: nothing was sent")
-        return 0
+            return dry_run(shell, prepare_evaluation(scratch, environ, skill, split), split)
     prepared = prepare_evaluation(config, environ, skill, split)
     saved = f"the answers so far are in {config.env.out_root}: the same command with that --out_root goes on"
     try:
         with listening(shell, plain=args.plain) as listener:
             work = evaluate_skill(prepared, split, args.skill, environ, shell.redactor, [listener])
-            result = asyncio.run(work)
+            result = run(work)
     except StopRequested as stop:
         shell.complain(saved)
         shell.complain(f"stopped ({stop.reason}): {stop.detail}")
@@ -84,6 +88,20 @@ def run_evaluation(shell: Shell, args: argparse.Namespace, config: Config, envir
         return INTERRUPTED
     if result.errors:
         shell.say(f"not measured: {result.errors} items; results.jsonl says why, the same command asks them again")
+    shell.say(f"cost: {money(result.cost_usd)}")
     shell.say(f"Results: hard={number(result.hard)}  soft={number(result.soft)}  (n={result.n})")
     shell.say(f"Saved to: {result.root}")
+    return 0
+
+
+def dry_run(shell: Shell, prepared: Prepared, split: str) -> int:
+    """Says what an evaluation would send."""
+    from skillopt.engine.estimate import cost_line, estimate_evaluation
+
+    part = estimate_evaluation(prepared.env, prepared.items, prepared.skill.text, prepared.prices.get("target"))
+    shell.say(f"{split} split of {prepared.env.name}: {sum(len(rows) for rows in prepared.items.values())} items")
+    shell.say(f"target model: {prepared.roles['target'].spec.model}")
+    shell.say(part.line())
+    shell.say(cost_line([part]))
+    shell.say("dry run: nothing was sent")
     return 0

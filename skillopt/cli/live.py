@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from skillopt.cli.console import lines_of, number
+from skillopt.cli.console import lines_of, money, number
 from skillopt.cli.progress import PassProgress, Progress, after, seconds_left
 
 _ABOVE = frozenset(
@@ -88,8 +88,7 @@ def _scores(progress: Progress) -> str:
 
 
 def _spending(progress: Progress) -> str:
-    cost = "unknown" if progress.cost is None else f"${progress.cost:,.2f}"
-    return f"tokens {progress.tokens:,}   cost {cost}"
+    return f"tokens {progress.tokens:,}   cost {money(progress.cost)}"
 
 
 def duration(seconds: float) -> str:

@@ -69,7 +69,7 @@ def _run_started(p: Progress, f: Mapping[str, Any]) -> Progress:
     per_step = f["epochs"] * f["train"] / max(1, f["steps"])
     planned = f["val"] + f["steps"] * (per_step + f["val"]) + 2 * f["test"]
     p = replace(p, epochs=f["epochs"], steps=f["steps"], stage="START")
-    return replace(p, train_items=per_step, val_items=f["val"], planned=planned)
+    return replace(_spent(p, f), train_items=per_step, val_items=f["val"], planned=planned)
 
 
 def _pass_started(p: Progress, f: Mapping[str, Any]) -> Progress:
@@ -88,7 +88,12 @@ def _item_done(p: Progress, f: Mapping[str, Any]) -> Progress:
     running = tuple(each for each in running if each.done < each.total)
     planned = not f["label"].startswith("epoch")  # how many items an epoch's end takes, nobody knows before
     covered = min(p.covered + planned, p.planned)
-    return replace(p, running=running, covered=covered, answered=p.answered + 1, tokens=f.get("tokens", p.tokens))
+    return _spent(replace(p, running=running, covered=covered, answered=p.answered + 1), f)
+
+
+def _spent(p: Progress, f: Mapping[str, Any]) -> Progress:
+    """What the run has spent so far, where the event says it."""
+    return replace(p, tokens=f.get("tokens", p.tokens), cost=f.get("cost_usd", p.cost))
 
 
 def _step_started(p: Progress, f: Mapping[str, Any]) -> Progress:
@@ -96,7 +101,7 @@ def _step_started(p: Progress, f: Mapping[str, Any]) -> Progress:
 
 
 def _step_done(p: Progress, f: Mapping[str, Any]) -> Progress:
-    p = replace(_counted(p, f["row"]), stage="")
+    p = replace(_counted(_spent(p, f), f["row"]), stage="")
     skipped = str(f["row"]["action"]).startswith("skip")
     return replace(p, covered=p.covered + (p.val_items if skipped else 0))
 
@@ -108,7 +113,6 @@ def _step_replayed(p: Progress, f: Mapping[str, Any]) -> Progress:
 
 def _counted(p: Progress, row: Mapping[str, Any]) -> Progress:
     action = str(row["action"])
-    cost = row.get("cost_usd")
     return replace(
         p,
         epoch=row["epoch"],
@@ -119,7 +123,6 @@ def _counted(p: Progress, row: Mapping[str, Any]) -> Progress:
         accepted=p.accepted + ("accept" in action),
         rejected=p.rejected + (action == "reject"),
         skipped=p.skipped + action.startswith("skip"),
-        cost=p.cost if cost is None else (p.cost or 0.0) + cost,
     )
 
 

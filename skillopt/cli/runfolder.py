@@ -23,8 +23,9 @@ class RunFiles:
     """What a run folder says of itself. A file that is not there is empty; ``torn`` names those that do not parse.
 
     ``last_event`` is the newest start or end of a process that is written in ``events.jsonl`` ({} without one),
-    ``spent`` the requests and tokens that the journal counts (None without a journal), ``in_use`` whether a process
-    works in the folder now.
+    ``spent`` the requests and tokens that the journal counts (None without a journal), ``cost`` what the known ones of
+    the requests cost (US dollars) and how many are not known (None without a journal that books it), ``in_use``
+    whether a process works in the folder now.
     """
 
     root: Path
@@ -35,6 +36,7 @@ class RunFiles:
     evaluation: Mapping[str, Any]
     last_event: Mapping[str, Any]
     spent: tuple[int, int] | None
+    cost: tuple[float, int] | None
     in_use: bool
     has_journal: bool
     torn: tuple[str, ...]
@@ -87,6 +89,7 @@ def read_run(root: Path) -> RunFiles:
         evaluation=mapping("eval_summary.json"),
         last_event=_last_event(root / "events.jsonl"),
         spent=spent_in(root),
+        cost=_cost_in(root),
         in_use=_in_use(root / ".lock"),
         has_journal=(root / JOURNAL).is_file(),
         torn=tuple(torn),
@@ -135,6 +138,11 @@ def spent_in(root: Path) -> tuple[int, int] | None:
     """Requests and tokens that the journal in ``root`` counts; None when it cannot be read."""
     row = peek(root, "SELECT COUNT(*), TOTAL(prompt_tokens + completion_tokens) FROM requests")
     return None if row is None else (int(row[0]), int(row[1]))
+
+
+def _cost_in(root: Path) -> tuple[float, int] | None:
+    row = peek(root, "SELECT TOTAL(cost_usd), COUNT(*) - COUNT(cost_usd) FROM requests")
+    return None if row is None else (round(row[0], 10), int(row[1]))
 
 
 def _identity(root: Path) -> Mapping[str, Any]:

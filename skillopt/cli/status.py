@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from skillopt.cli.console import number
+from skillopt.cli.console import money, number
 from skillopt.cli.edge import Shell, guarded
 from skillopt.cli.endings import how_to_go_on
 from skillopt.cli.options import make_parser
@@ -20,7 +20,8 @@ from skillopt.cli.runfolder import RunFiles, anchored, read_run
 @dataclass(frozen=True)
 class Status:
     """A run at a glance. ``state`` is ``running``, ``finished`` or ``stopped``, ``reason`` why it stopped; scores are
-    None where nothing was measured, ``go_on`` is None where nothing is left to do or it cannot be done."""
+    None where nothing was measured, ``go_on`` is None where nothing is left to do or it cannot be done. ``cost_usd`` is
+    None where the cost of a request is not known; ``cost_known_usd`` is what the others cost."""
 
     root: str
     state: str
@@ -37,6 +38,8 @@ class Status:
     actions: Mapping[str, int]
     requests: int | None
     tokens: int | None
+    cost_usd: float | None
+    cost_known_usd: float | None
     evaluation: Mapping[str, Any] | None
     go_on: str | None
     notes: tuple[str, ...]
@@ -83,6 +86,8 @@ def status_of(files: RunFiles) -> Status:
         actions=dict(Counter(str(row.get("action")) for row in files.rows)),
         requests=requests,
         tokens=tokens,
+        cost_usd=_cost(files),
+        cost_known_usd=files.cost[0] if files.cost else None,
         evaluation=files.evaluation or None,
         go_on=how_to_go_on(str(files.root), detail) if open_end else None,
         notes=_notes(files),
@@ -103,11 +108,16 @@ def status_lines(status: Status) -> list[str]:
         lines += _training_lines(status)
     if status.tokens is not None:
         sent = "" if status.requests is None else f" in {status.requests:,} requests"
-        lines.append(f"tokens: {status.tokens:,}{sent}")
+        lines += [f"tokens: {status.tokens:,}{sent}", _cost_line(status)]
     lines += [f"note: {note}" for note in status.notes]
     if status.go_on:
         lines.append(f"go on with: {status.go_on}")
     return lines
+
+
+def _cost_line(status: Status) -> str:
+    known = status.cost_known_usd if status.cost_usd is None else None
+    return f"cost: {money(status.cost_usd)}" + (f" (at least {money(known)})" if known else "")
 
 
 def _training_lines(status: Status) -> list[str]:
@@ -161,6 +171,14 @@ def _spent(files: RunFiles) -> tuple[int | None, int | None]:
     stages = [_mapping(stage) for row in files.rows for stage in _mapping(row.get("tokens")).values()]
     counted = [_whole(stage.get(key)) for stage in stages for key in ("prompt_tokens", "completion_tokens")]
     return None, sum(counted) if counted else None
+
+
+def _cost(files: RunFiles) -> float | None:
+    """From the journal, else from the summary; None where a part of it is not known."""
+    if files.cost is not None:
+        known, unknown = files.cost
+        return None if unknown or not (files.spent and files.spent[0]) else known
+    return _number(_mapping(_mapping(files.summary.get("cost_summary")).get("_total")).get("cost_usd"))
 
 
 def _notes(files: RunFiles) -> tuple[str, ...]:

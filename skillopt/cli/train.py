@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from skillopt.cli.endings import closing, how_to_go_on
 from skillopt.cli.listen import listening
 from skillopt.cli.options import add_plain, elsewhere, make_parser, new_folder, read_configuration, with_out_root
 from skillopt.cli.runfolder import spent_in
+from skillopt.concurrency import run
 from skillopt.config import Config
 from skillopt.config.flags import add_flags, parse_args
 
@@ -46,7 +46,7 @@ def run_training(shell: Shell, args: argparse.Namespace, config: Config, environ
     prepared = prepare_training(config, environ)
     try:
         with listening(shell, plain=args.plain) as listener:
-            ending = asyncio.run(train(prepared, environ, shell.redactor, [listener]))
+            ending = run(train(prepared, environ, shell.redactor, [listener]))
     except KeyboardInterrupt:  # the second Ctrl-C: the first one was still waiting for requests in flight
         shell.complain(f"go on with: {how_to_go_on(config.env.out_root)}")
         shell.complain("interrupted: what was finished is saved")
@@ -61,13 +61,13 @@ def run_training(shell: Shell, args: argparse.Namespace, config: Config, environ
 
 def dry_run(shell: Shell, config: Config, environ: Mapping[str, str]) -> int:
     """Checks everything that a run would check, and says what it would send."""
-    from skillopt.engine.estimate import estimate
+    from skillopt.engine.estimate import cost_line, estimate
     from skillopt.engine.prepare import prepare_training
 
     with elsewhere(config) as scratch:
         prepared = prepare_training(scratch, environ)
         style = prepared.roles["optimizer"].spec.reply_style
-        parts = estimate(config, prepared.env, prepared.items, prepared.skill.text, style)
+        parts = estimate(config, prepared.env, prepared.items, prepared.skill.text, style, prepared.prices)
     sizes = " ".join(f"{split}={len(items)}" for split, items in prepared.items.items())
     shell.say(f"env: {prepared.env.name}   items: {sizes}")
     shell.say(f"epochs={len(prepared.plan)} steps={prepared.steps} batch_size={config.train.batch_size}")
@@ -77,6 +77,7 @@ def dry_run(shell: Shell, config: Config, environ: Mapping[str, str]) -> int:
         shell.say(line)
     for part in parts:
         shell.say(part.line())
+    shell.say(cost_line(parts))
     for line in folder_lines(prepared, Path(config.env.out_root)):
         shell.say(line)
     shell.say("dry run: nothing was sent")

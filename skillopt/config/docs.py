@@ -54,8 +54,20 @@ strong: base files, the file, overrides, options. Switches take a value: `true`,
 ## Secrets
 
 API keys belong in the environment, or in a file `.env` in the folder where the command is started; a variable that is
-set already wins over the file. No key, and no user or password of a base URL, is written to the run folder, to a log
-or into an error message.
+set already wins over the file (`.env.example` lists them all). The keys of providers that published configurations
+hold are read from there too, and stored nowhere. No key, and no user or password of a base URL, is written to the run
+folder, to a log or into an error message, and none decides whether a run may be resumed.
+
+## Providers
+
+Which model serves a role: `model.optimizer_backend` and `model.target_backend`, or `model.backend` for both, or the
+model's own name (`anthropic/claude-sonnet-4-6`), or else the provider whose key is in the environment. With several
+keys an OpenAI-style provider comes first, and it is said. docs/providers.md has the table of providers.
+
+The name of a provider's key in capitals is an environment variable of the same meaning: `model.qwen_chat_base_url` and
+`QWEN_CHAT_BASE_URL`, for one role `model.target_qwen_chat_base_url` and `TARGET_QWEN_CHAT_BASE_URL`. What is given for
+the role alone comes before what is given for both; of the two places, the configuration comes before the environment.
+A key that is blank or `null` leaves the environment in control.
 
 ## Resuming
 
@@ -83,7 +95,6 @@ def reference() -> str:
     for need in needs:
         infos = [info for info in iter_keys() if info.unbuilt and info.unbuilt.partition(";")[0] == need]
         parts.append(f"{need[0].upper()}{need[1:]}:\n\n{_unbuilt_list(infos)}")
-    parts.append(_backends())
     return "\n".join(parts)
 
 
@@ -136,12 +147,6 @@ def _unbuilt_list(infos: Iterable[KeyInfo]) -> str:
         default = "" if info.default in (None, "") else f" (default `{json.dumps(info.default)}`)"
         lines.append(f"- `{info.dotted}`{default}: {info.description}")
     return "\n".join(lines) + "\n"
-
-
-def _backends() -> str:
-    (backend,) = (info for info in iter_keys() if info.dotted == "model.backend")
-    names = ", ".join(f"`{name}`" for name in backend.rules.later)
-    return f"Providers that `model.backend` and its kin know by name and refuse: {names}.\n"
 
 
 def main() -> None:

@@ -18,8 +18,9 @@ _DERIVED = frozenset({"train_size", "steps_per_epoch"})
 
 
 def flatten(config: Config) -> dict[str, Any]:
-    """The built keys by their flat names, as JSON values. It holds no secret: a URL's user part becomes ``***``."""
-    return {info.flat: _plain(_value(config, info)) for info in iter_keys() if info.built}
+    """The built keys by their flat names, as JSON values. It holds no secret: keys of providers are left out, and a
+    URL's user part becomes ``***``."""
+    return {info.flat: _plain(_value(config, info)) for info in iter_keys() if info.built and not info.secret}
 
 
 def from_flat(flat: Mapping[str, Any]) -> Config:

@@ -1,129 +1,196 @@
-"""The keys of the providers and agents that a published configuration may name and that are not built yet.
+"""The keys of single providers and agents, by their published names.
 
-They are known, so that a file which leaves them at their defaults loads and one that relies on them is refused by
-name. Nothing reads them; a key moves to ``schema.py`` when its provider is built.
+A key S of the provider with the prefix P is ``P_S``, for one role ``optimizer_P_S`` or ``target_P_S``; in capitals it
+is the environment variable of the same meaning. Blank and null leave the environment in control, and then the
+provider's row in ``models/providers.py``.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
-from pydantic import SecretStr
+from pydantic import SecretStr, field_validator
+from pydantic_core import PydanticCustomError
 
 from skillopt.config.keys import Section, key
+from skillopt.config.provider_names import AZURE_AUTH_MODES
+from skillopt.config.values import invalid, read_float, shown
 
-_IN_ENVIRONMENT = "; keys of available providers belong in the environment or in .env, not in the configuration"
+AuthMode = Literal["", "api_key", "openai_compatible", "azure_cli", "managed_identity"]
+ThinkingMode = Literal["", "server_default", "enabled", "disabled"]
+UseSdk = Literal["", "auto", "false"]
+AgentEffort = Literal["", "none", "low", "medium", "high", "xhigh", "max"]
 
-_azure = partial(key, on="both", unbuilt="it needs the Azure OpenAI provider")
-_azure_key = partial(key, None, on="both", unbuilt="it needs the Azure OpenAI provider" + _IN_ENVIRONMENT)
-_qwen = partial(key, on="train", unbuilt="it needs the Qwen provider")
-_qwen_key = partial(key, None, on="train", unbuilt="it needs the Qwen provider" + _IN_ENVIRONMENT)
-_minimax = partial(key, on="both", unbuilt="it needs the MiniMax provider")
-_minimax_key = partial(key, None, unbuilt="it needs the MiniMax provider" + _IN_ENVIRONMENT)
-_codex = partial(key, on="both", unbuilt="it needs the Codex agent")
-_claude = partial(key, on="both", unbuilt="it needs the Claude Code agent")
-_cursor = partial(key, on="both", unbuilt="it needs the Cursor agent")
-_copilot = partial(key, on="both", unbuilt="it needs the Copilot agent")
-
-_API_VERSION = "2024-12-01-preview"
-_SCOPE = "https://cognitiveservices.azure.com/.default"
+_both = partial(key, on="both")
+_text = partial(key, "", on="both")
+_unset = partial(key, None, on="both")
+_path = partial(key, "", on="both", resume=False)
+_seconds = partial(key, None, on="both", resume=False, gt=0)
+_auth = partial(key, "", on="both", aliases=AZURE_AUTH_MODES)
+_sdk = partial(
+    key,
+    "",
+    on="both",
+    aliases={"no": "false", "off": "false", "0": "false"},
+    later=dict.fromkeys(("true", "yes", "on", "1"), "the program itself is run, which shows all that it does"),
+)
+_AUTH = "how to authenticate with Azure; blank: a key where there is one, else the Azure CLI"
+_OLD_THINKING = "old form of thinking_mode: true is enabled, false is server_default"
+_NO_HEAT = "blank leaves it to the environment and then 0.7; none sends none"
 
 
 class AzureKeys(Section):
     """Azure OpenAI, for both roles and for one role."""
 
-    azure_endpoint: str = _azure("", "Azure endpoint, old name")
-    azure_api_version: str = _azure("", "Azure API version, old name")
-    azure_api_key: SecretStr | None = _azure_key("Azure API key, old name")
-    azure_openai_endpoint: str = _azure("", "Azure endpoint")
-    azure_openai_api_version: str = _azure(_API_VERSION, "Azure API version")
-    azure_openai_api_key: SecretStr | None = _azure_key("Azure API key")
-    azure_openai_auth_mode: str = _azure("", "how to authenticate with Azure")
-    azure_openai_ad_scope: str = _azure(_SCOPE, "scope of an Azure token")
-    azure_openai_managed_identity_client_id: str = _azure("", "client id of a managed identity")
-    optimizer_azure_openai_endpoint: str = _azure("", "Azure endpoint of the optimizer")
-    optimizer_azure_openai_api_version: str = _azure("", "Azure API version of the optimizer")
-    optimizer_azure_openai_api_key: SecretStr | None = _azure_key("Azure API key of the optimizer")
-    optimizer_azure_openai_auth_mode: str = _azure("", "how the optimizer authenticates with Azure")
-    optimizer_azure_openai_ad_scope: str = _azure("", "scope of the optimizer's Azure token")
-    optimizer_azure_openai_managed_identity_client_id: str = _azure("", "the optimizer's managed identity")
-    target_azure_openai_endpoint: str = _azure("", "Azure endpoint of the target")
-    target_azure_openai_api_version: str = _azure("", "Azure API version of the target")
-    target_azure_openai_api_key: SecretStr | None = _azure_key("Azure API key of the target")
-    target_azure_openai_auth_mode: str = _azure("", "how the target authenticates with Azure")
-    target_azure_openai_ad_scope: str = _azure("", "scope of the target's Azure token")
-    target_azure_openai_managed_identity_client_id: str = _azure("", "the target's managed identity")
+    azure_endpoint: str = _text("old name of azure_openai_endpoint")
+    azure_api_version: str = _text("old name of azure_openai_api_version")
+    azure_api_key: SecretStr | None = _unset("old name of azure_openai_api_key")
+    azure_openai_endpoint: str = _text("address of the Azure resource, such as https://NAME.openai.azure.com")
+    azure_openai_api_version: str = _text("version of the Azure API; blank is 2024-12-01-preview")
+    azure_openai_api_key: SecretStr | None = _unset("Azure API key")
+    azure_openai_auth_mode: AuthMode = _auth(_AUTH)
+    azure_openai_ad_scope: str = _text("scope of an Azure token; blank is that of Azure's cognitive services")
+    azure_openai_managed_identity_client_id: str = _text("client id of a managed identity")
+    optimizer_azure_openai_endpoint: str = _text("Azure endpoint of the optimizer")
+    optimizer_azure_openai_api_version: str = _text("Azure API version of the optimizer")
+    optimizer_azure_openai_api_key: SecretStr | None = _unset("Azure API key of the optimizer")
+    optimizer_azure_openai_auth_mode: AuthMode = _auth("how the optimizer authenticates with Azure")
+    optimizer_azure_openai_ad_scope: str = _text("scope of the optimizer's Azure token")
+    optimizer_azure_openai_managed_identity_client_id: str = _text("the optimizer's managed identity")
+    target_azure_openai_endpoint: str = _text("Azure endpoint of the target")
+    target_azure_openai_api_version: str = _text("Azure API version of the target")
+    target_azure_openai_api_key: SecretStr | None = _unset("Azure API key of the target")
+    target_azure_openai_auth_mode: AuthMode = _auth("how the target authenticates with Azure")
+    target_azure_openai_ad_scope: str = _text("scope of the target's Azure token")
+    target_azure_openai_managed_identity_client_id: str = _text("the target's managed identity")
 
 
 class QwenKeys(Section):
     """Qwen behind vLLM or SGLang, for both roles and for one role."""
 
-    qwen_chat_base_url: str = _qwen("", "address of the Qwen server")
-    qwen_chat_api_key: SecretStr | None = _qwen_key("API key of the Qwen server")
-    qwen_chat_temperature: float = _qwen(0.7, "sampling temperature")
-    qwen_chat_timeout_seconds: float = _qwen(300.0, "seconds for one request")
-    qwen_chat_max_tokens: int = _qwen(8000, "cap of completion tokens")
-    qwen_chat_enable_thinking: bool = _qwen(False, "thinking switch, old form")
-    qwen_chat_thinking_mode: str = _qwen("", "server_default, enabled or disabled")
-    optimizer_qwen_chat_base_url: str = _qwen("", "address of the optimizer's Qwen server")
-    optimizer_qwen_chat_api_key: SecretStr | None = _qwen_key("API key of the optimizer's Qwen server")
-    optimizer_qwen_chat_temperature: float | None = _qwen(None, "temperature of the optimizer")
-    optimizer_qwen_chat_timeout_seconds: float | None = _qwen(None, "seconds for one request of the optimizer")
-    optimizer_qwen_chat_max_tokens: int | None = _qwen(None, "cap of the optimizer's completion tokens")
-    optimizer_qwen_chat_enable_thinking: bool | None = _qwen(None, "thinking switch of the optimizer, old form")
-    optimizer_qwen_chat_thinking_mode: str = _qwen("", "thinking mode of the optimizer")
-    target_qwen_chat_base_url: str = _qwen("", "address of the target's Qwen server")
-    target_qwen_chat_api_key: SecretStr | None = _qwen_key("API key of the target's Qwen server")
-    target_qwen_chat_temperature: float | None = _qwen(None, "temperature of the target")
-    target_qwen_chat_timeout_seconds: float | None = _qwen(None, "seconds for one request of the target")
-    target_qwen_chat_max_tokens: int | None = _qwen(None, "cap of the target's completion tokens")
-    target_qwen_chat_enable_thinking: bool | None = _qwen(None, "thinking switch of the target, old form")
-    target_qwen_chat_thinking_mode: str = _qwen("", "thinking mode of the target")
+    qwen_chat_base_url: str = _text("address of the Qwen server; blank is http://localhost:8000/v1")
+    qwen_chat_api_key: SecretStr | None = _unset("API key of the Qwen server, where it wants one")
+    qwen_chat_temperature: str = _text(f"sampling temperature of Qwen; {_NO_HEAT}")
+    qwen_chat_timeout_seconds: float | None = _seconds("seconds for one request to Qwen")
+    qwen_chat_max_tokens: int | None = _unset("cap of Qwen's completion tokens; null is 8000", ge=1)
+    qwen_chat_enable_thinking: bool | None = _unset(_OLD_THINKING)
+    qwen_chat_thinking_mode: ThinkingMode = _text("Qwen's thinking: on, off, or as the server has it (blank)")
+    qwen_chat_use_max_completion_tokens: bool | None = key(
+        None, "send the cap of Qwen's completion tokens as max_completion_tokens", new=True
+    )
+    optimizer_qwen_chat_base_url: str = _text("address of the optimizer's Qwen server")
+    optimizer_qwen_chat_api_key: SecretStr | None = _unset("API key of the optimizer's Qwen server")
+    optimizer_qwen_chat_temperature: str = _text("temperature of Qwen as optimizer; none sends none")
+    optimizer_qwen_chat_timeout_seconds: float | None = _seconds("seconds for one request to Qwen as optimizer")
+    optimizer_qwen_chat_max_tokens: int | None = _unset("cap of completion tokens of Qwen as optimizer", ge=1)
+    optimizer_qwen_chat_enable_thinking: bool | None = _unset("for the optimizer: " + _OLD_THINKING)
+    optimizer_qwen_chat_thinking_mode: ThinkingMode = _text("thinking of Qwen as optimizer")
+    target_qwen_chat_base_url: str = _text("address of the target's Qwen server")
+    target_qwen_chat_api_key: SecretStr | None = _unset("API key of the target's Qwen server")
+    target_qwen_chat_temperature: str = _text("temperature of Qwen as target; none sends none")
+    target_qwen_chat_timeout_seconds: float | None = _seconds("seconds for one request to Qwen as target")
+    target_qwen_chat_max_tokens: int | None = _unset("cap of completion tokens of Qwen as target", ge=1)
+    target_qwen_chat_enable_thinking: bool | None = _unset("for the target: " + _OLD_THINKING)
+    target_qwen_chat_thinking_mode: ThinkingMode = _text("thinking of Qwen as target")
 
 
 class MiniMaxKeys(Section):
-    """MiniMax. The role-prefixed ones never had an option on the command line."""
+    """MiniMax, for both roles and for one role. The latter never had an option on the command line."""
 
-    minimax_region: str = _minimax("", "region of the service")
-    minimax_base_url: str = _minimax("", "address of the service")
-    minimax_api_key: SecretStr | None = _minimax_key("API key of the service", on="both")
-    minimax_model: str = _minimax("MiniMax-M3", "model name")
-    minimax_temperature: float = _minimax(0.7, "sampling temperature")
-    minimax_max_tokens: int = _minimax(8000, "cap of completion tokens")
-    minimax_enable_thinking: bool = _minimax(False, "thinking switch")
-    optimizer_minimax_base_url: str = _minimax("", "address for the optimizer", on="")
-    optimizer_minimax_api_key: SecretStr | None = _minimax_key("API key for the optimizer")
-    target_minimax_base_url: str = _minimax("", "address for the target", on="")
-    target_minimax_api_key: SecretStr | None = _minimax_key("API key for the target")
+    minimax_region: Literal["", "global_en", "cn_zh"] = _text("region of MiniMax; a base URL outranks it")
+    minimax_base_url: str = _text("address of MiniMax")
+    minimax_api_key: SecretStr | None = _unset("API key of MiniMax")
+    minimax_model: str = _text("MiniMax's model for a role that names none; blank is MiniMax-M3")
+    minimax_temperature: str = _text(f"sampling temperature of MiniMax; {_NO_HEAT}")
+    minimax_max_tokens: int | None = _unset("cap of MiniMax's completion tokens; null is 8000", ge=1)
+    minimax_enable_thinking: bool | None = _unset("let MiniMax think; null does not, and MiniMax-M2 always does")
+    optimizer_minimax_base_url: str = key("", "address of MiniMax for the optimizer")
+    optimizer_minimax_api_key: SecretStr | None = key(None, "API key of MiniMax for the optimizer")
+    target_minimax_base_url: str = key("", "address of MiniMax for the target")
+    target_minimax_api_key: SecretStr | None = key(None, "API key of MiniMax for the target")
+
+
+class AnthropicKeys(Section):
+    """Anthropic's Messages API."""
+
+    anthropic_thinking_tokens: int | None = key(
+        None, "tokens that Claude may think with at Anthropic's API, 1024 or more; null and 0 switch it off", new=True
+    )
+    optimizer_anthropic_thinking_tokens: int | None = key(
+        None, "the same for the optimizer; 0 switches it off", new=True
+    )
+    target_anthropic_thinking_tokens: int | None = key(None, "the same for the target; 0 switches it off", new=True)
+
+    @field_validator(
+        "anthropic_thinking_tokens", "optimizer_anthropic_thinking_tokens", "target_anthropic_thinking_tokens"
+    )
+    @classmethod
+    def _enough(cls, value: int | None) -> int | None:
+        if value is not None and value != 0 and value < 1024:
+            raise invalid(f"must be 0 or at least 1024, got {value}")
+        return value
 
 
 class AgentKeys(Section):
-    """Command-line agents: Codex, Claude Code, Cursor, Copilot."""
+    """Command-line programs: Codex, Claude Code, Cursor, Copilot."""
 
-    codex_trace_to_optimizer: bool = _codex(True, "show summaries of agent traces to the analysts")
-    codex_exec_path: str = _codex("", "path of the program")
-    codex_exec_sandbox: str = _codex("", "sandbox mode")
-    codex_exec_profile: str = _codex("", "profile of the program's own configuration")
-    codex_exec_full_auto: bool = _codex(False, "retired switch")
-    codex_exec_reasoning_effort: str = _codex("", "reasoning effort")
-    codex_exec_use_sdk: str = _codex("", "auto, true or false: use the SDK")
-    codex_exec_network_access: bool = _codex(False, "let the agent use the network")
-    codex_exec_web_search: bool = _codex(False, "let the agent search the web")
-    codex_exec_approval_policy: str = _codex("", "when the agent asks for approval")
-    claude_code_exec_path: str = _claude("claude", "path of the program")
-    claude_code_exec_profile: str = _claude("", "profile")
-    claude_code_exec_use_sdk: str = _claude("auto", "auto, true or false: use the SDK")
-    claude_code_exec_effort: str = _claude("medium", "reasoning effort")
-    claude_code_exec_max_thinking_tokens: int = _claude(16384, "cap of thinking tokens")
-    cursor_exec_path: str = _cursor("", "path of the program")
-    cursor_exec_sandbox: str = _cursor("", "sandbox mode")
-    copilot_exec_path: str = _copilot("", "path of the program")
-    copilot_exec_home: str = _copilot("", "home folder of the program")
-    copilot_exec_allow_all_tools: bool = _copilot(False, "let the agent use every tool")
-    copilot_chat_optimizer_model: str = _copilot("", "model of the optimizer")
-    copilot_chat_target_model: str = _copilot("", "model of the target")
-    copilot_chat_timeout: float | None = _copilot(None, "seconds for one call")
+    codex_trace_to_optimizer: bool = key(
+        True,
+        "show what an agent did to the analysts",
+        on="both",
+        unbuilt="the work of every agent is shown to the analysts; gradient.max_trajectory_tokens says how much of it",
+    )
+    codex_exec_path: str = _path("Codex's program; blank looks for codex")
+    codex_exec_sandbox: Literal["", "read-only", "workspace-write", "danger-full-access"] = _text(
+        "what Codex may write; blank is workspace-write for a target and read-only for an optimizer"
+    )
+    codex_exec_profile: str = _text("profile of Codex's own configuration")
+    codex_exec_full_auto: bool = _both(False, "retired, without an effect; use codex_exec_sandbox")
+    codex_exec_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh", "max"] = _text(
+        "reasoning effort of Codex; blank and none leave it to the program"
+    )
+    codex_exec_use_sdk: UseSdk = _sdk("whether Codex is run by its SDK: it never is")
+    codex_exec_network_access: bool | None = _unset("let Codex use the network; null does not")
+    codex_exec_web_search: bool | None = _unset("let Codex search the web; null does not")
+    codex_exec_approval_policy: Literal["", "untrusted", "on-failure", "on-request", "never"] = _text(
+        "when Codex asks for approval; blank is never, since nobody answers"
+    )
+    claude_code_exec_path: str = _path("Claude Code's program; blank looks for claude")
+    claude_code_exec_profile: str = _text("profile that Claude Code is told")
+    claude_code_exec_use_sdk: UseSdk = _sdk("whether Claude Code is run by its SDK: it never is")
+    claude_code_exec_effort: AgentEffort = _text("reasoning effort of Claude Code; blank is medium, none sends none")
+    claude_code_exec_max_thinking_tokens: int | None = _unset(
+        "cap of Claude Code's thinking tokens; null is 16384", ge=0
+    )
+    cursor_exec_path: str = _path("Cursor's program; blank looks for cursor-agent")
+    cursor_exec_sandbox: Literal["", "enabled", "disabled"] = _text("Cursor's own sandbox; blank is enabled")
+    copilot_exec_path: str = _path("Copilot's program; blank looks for copilot")
+    copilot_exec_home: str = _path("folder that Copilot keeps its files in; blank is its own choice")
+    copilot_exec_allow_all_tools: bool | None = _unset("let Copilot use every tool; null does not")
+    copilot_chat_optimizer_model: str = _text("Copilot's model for an optimizer that names none")
+    copilot_chat_target_model: str = _text("Copilot's model for a target that names none")
+    copilot_chat_timeout: float | None = _seconds("seconds for one call of Copilot as a chat model")
 
 
-class ProviderKeys(AzureKeys, QwenKeys, MiniMaxKeys, AgentKeys):
-    """All of them."""
+class ProviderKeys(AgentKeys, AnthropicKeys, MiniMaxKeys, QwenKeys, AzureKeys):
+    """All of them; their fields come in the reverse order of the bases."""
+
+    @field_validator(
+        "qwen_chat_temperature",
+        "optimizer_qwen_chat_temperature",
+        "target_qwen_chat_temperature",
+        "minimax_temperature",
+    )
+    @classmethod
+    def _heat(cls, value: str) -> str:
+        """A number as it is stored, ``none``, or blank."""
+        if not value or value.lower() in ("none", "off", "null"):
+            return value and "none"
+        try:
+            number = read_float(value)
+        except PydanticCustomError:
+            number = -1.0
+        if number < 0:
+            raise invalid(f"must be a number of 0 or more, or none; got {shown(value)}")
+        return f"{number:g}"

@@ -13,8 +13,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from skillopt.config.keys import KeyInfo, key, keys_of
+from skillopt.config.keys import KeyInfo, Section, key, keys_of
 from skillopt.config.model_keys import ProviderKeys
+from skillopt.config.provider_names import ALIASES, ProviderName
 from skillopt.config.sections import (
     BudgetConfig,
     EnvConfig,
@@ -27,59 +28,34 @@ from skillopt.config.sections import (
 )
 from skillopt.config.values import invalid, shown
 
-Provider = Literal["openai", "openai_chat", "openai_compatible", "local"]
-Backend = Literal["auto", "openai", "openai_chat", "openai_compatible", "local"]
+RoleBackend = Literal["openai_chat", ProviderName]
+Backend = Literal["auto", "openai_chat", ProviderName]
 Effort = Literal["", "low", "medium", "high", "xhigh", "max"]
 
-_COMPATIBLE = {
-    "openai_compatible_chat": "openai_compatible",
-    "openai-compatible": "openai_compatible",
-    "compat": "openai_compatible",
-}
-_LATER = {
-    **dict.fromkeys(("azure", "azure_openai", "azure-openai"), "it needs the Azure OpenAI provider"),
-    **dict.fromkeys(("claude", "claude_chat", "anthropic"), "it needs the Claude provider"),
-    **dict.fromkeys(("qwen", "qwen_chat"), "it needs the Qwen provider; openai_compatible reaches a Qwen server too"),
-    **dict.fromkeys(("minimax", "minimax_chat"), "it needs the MiniMax provider"),
-    **dict.fromkeys(("codex", "codex_exec"), "it needs the Codex agent"),
-    "claude_code_exec": "it needs the Claude Code agent",
-    **dict.fromkeys(("cursor", "cursor_agent", "cursor_exec"), "it needs the Cursor agent"),
-    **dict.fromkeys(
-        ("copilot", "copilot_cli", "github_copilot", "copilot_chat", "copilot_exec"), "it needs the Copilot agent"
-    ),
-}
 _FOLLOWS = "openai_chat"
+_BACKEND = (
+    "provider of both roles; auto takes the one whose API key is in the environment, and openai_chat means openai or "
+    "azure_openai. anthropic is Anthropic's API, claude_chat the claude program. A program that works as a target only "
+    "(claude_code_exec, cursor_exec, copilot_exec) leaves the optimizer to auto"
+)
+_ROLE_BACKEND = "provider of the {role}; blank and openai_chat follow model.backend, openai asks for the OpenAI API"
 
 
-class ModelConfig(ProviderKeys):
-    """The two models: the optimizer that writes edits and the target that works with the skill."""
+def _addresses(section: type[Section]) -> list[str]:
+    return [name for name in section.model_fields if name.endswith(("base_url", "endpoint"))]
 
-    backend: Backend = key(
-        "auto",
-        "provider of both roles; auto takes the one whose API key is in the environment",
-        flat="model_backend",
-        flag="backend",
-        on="both",
-        aliases=_COMPATIBLE,
-        later=_LATER,
-    )
+
+class GeneralKeys(Section):
+    """Keys that concern every provider."""
+
+    backend: Backend = key("auto", _BACKEND, flat="model_backend", flag="backend", on="both", aliases=ALIASES)
     optimizer: str = key("gpt-5.5", "model that proposes edits", flat="optimizer_model", on="both")
     target: str = key("gpt-5.5", "model that the skill is for", flat="target_model", on="both")
-    optimizer_backend: Provider = key(
-        _FOLLOWS,
-        "provider of the optimizer; blank and openai_chat follow model.backend, openai asks for the OpenAI API",
-        on="both",
-        aliases=_COMPATIBLE,
-        later=_LATER,
-        null=(_FOLLOWS,),
+    optimizer_backend: RoleBackend = key(
+        _FOLLOWS, _ROLE_BACKEND.format(role="optimizer"), on="both", aliases=ALIASES, null=(_FOLLOWS,)
     )
-    target_backend: Provider = key(
-        _FOLLOWS,
-        "provider of the target; blank and openai_chat follow model.backend, openai asks for the OpenAI API",
-        on="both",
-        aliases=_COMPATIBLE,
-        later=_LATER,
-        null=(_FOLLOWS,),
+    target_backend: RoleBackend = key(
+        _FOLLOWS, _ROLE_BACKEND.format(role="target"), on="both", aliases=ALIASES, null=(_FOLLOWS,)
     )
     base_url: str | None = key(None, "address of the API for both roles; null takes it from the environment", new=True)
     optimizer_base_url: str | None = key(None, "address of the API for the optimizer", new=True)
@@ -90,6 +66,9 @@ class ModelConfig(ProviderKeys):
     timeout_seconds: float = key(
         300.0, "seconds for one request; a rollout has env.exec_timeout instead", new=True, gt=0
     )
+    api: Literal["auto", "chat", "responses"] = key(
+        "auto", "API of an OpenAI-style provider; auto takes the Responses API for the models that need it", new=True
+    )
     reply_style: Literal["auto", "full", "compact"] = key(
         "auto", "how much the optimizer is asked to write; auto is what suits the provider", new=True
     )
@@ -97,10 +76,14 @@ class ModelConfig(ProviderKeys):
     rewrite_reasoning_effort: Effort = key("", "reasoning effort of a skill rewrite; blank sends none", on="train")
     rewrite_max_completion_tokens: int = key(64000, "cap of a rewrite's completion tokens", on="train", ge=1)
 
-    @field_validator("base_url", "optimizer_base_url", "target_base_url")
+
+class ModelConfig(ProviderKeys, GeneralKeys):
+    """The two models: the optimizer that writes edits and the target that works with the skill."""
+
+    @field_validator(*_addresses(ProviderKeys), "base_url", "optimizer_base_url", "target_base_url")
     @classmethod
     def _http(cls, value: str | None) -> str | None:
-        if value is not None and not re.match(r"https?://[^/\s]", value):
+        if value and not re.match(r"https?://[^/\s]", value):
             raise invalid(f"must begin with http:// or https://, got {shown(value)}")
         return value
 

@@ -244,10 +244,11 @@ class BudgetConfig(Section):
 
     max_calls: int | None = key(None, "requests, probes and retries included", new=True, ge=0, resume=False)
     max_tokens: int | None = key(None, "prompt and completion tokens", new=True, ge=0, resume=False)
-    max_usd: float | None = key(
-        None, "US dollars", new=True, ge=0, resume=False, unbuilt="it needs the prices of the models"
-    )
+    max_usd: float | None = key(None, "US dollars; every model needs a known price", new=True, ge=0, resume=False)
     max_seconds: float | None = key(None, "wall-clock seconds", new=True, ge=0, resume=False)
+    prices: str = key(
+        "", "file with prices of models, which count before those that SkillOpt knows", new=True, resume=False
+    )
 
 
 class LoggingConfig(Section):

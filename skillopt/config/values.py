@@ -229,10 +229,11 @@ def _secret(value: Any) -> SecretStr:
 
 
 def _choice(value: Any, kind: Kind, rules: Rules) -> str:
-    text = read_text(value).casefold()
-    text = rules.aliases.get(text, text)
-    if text in kind.choices:
-        return text
+    text = read_text(str(value) if isinstance(value, bool) else value).casefold()
+    for spelling in (text, text.replace("-", "_")):
+        meant = rules.aliases.get(spelling, spelling)
+        if meant in kind.choices:
+            return meant
     if text == "" and rules.null:
         return str(rules.null[0])
     if text in rules.later:

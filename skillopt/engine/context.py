@@ -52,7 +52,8 @@ class Context:
     def capped(self) -> bool:
         """Whether a budget bounds the run: then nothing is sent before its turn."""
         budget = self.config.budget
-        return any(cap is not None for cap in (budget.max_calls, budget.max_tokens, budget.max_seconds))
+        caps = (budget.max_calls, budget.max_tokens, budget.max_seconds, budget.max_usd)
+        return any(cap is not None for cap in caps)
 
     def scope(self) -> Scope:
         return Scope(self, set())

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, pvariance
 
 from skillopt.config import Config
 from skillopt.engine.plan import EpochPlan, StepPlan, plan_epochs, slow_update_sample
 from skillopt.envs.base import Env
 from skillopt.harness.chat import compose
-from skillopt.models.types import ReplyStyle
+from skillopt.models.pricing import Price, cost, dollars, total
+from skillopt.models.types import ReplyStyle, Usage
 from skillopt.optimizer.minibatch import COMPACT_SIZE
 from skillopt.types import Item, Role, Split
 
@@ -22,13 +23,17 @@ _SELDOM_THE_SAME = 5
 
 @dataclass(frozen=True, slots=True)
 class RoleEstimate:
-    """Calls of one role, fewest and most, and the tokens of the most. The probe is one of the calls."""
+    """Calls of one role, fewest and most, and the tokens of the most. The probe is one of the calls.
+
+    ``cost_usd`` is what these tokens cost (US dollars, nothing read from a cache), None where the price is not known.
+    """
 
     role: Role
     low: int
     high: int
     prompt_tokens: int
     completion_tokens: int
+    cost_usd: float | None = None
 
     def line(self) -> str:
         calls = f"{self.low}" if self.low == self.high else f"{self.low}-{self.high}"
@@ -39,10 +44,15 @@ class RoleEstimate:
 
 
 def estimate(
-    config: Config, env: Env, items: Mapping[Split, Sequence[Item]], skill: str, style: ReplyStyle
+    config: Config,
+    env: Env,
+    items: Mapping[Split, Sequence[Item]],
+    skill: str,
+    style: ReplyStyle,
+    prices: Mapping[Role, Price | None] | None = None,
 ) -> tuple[RoleEstimate, ...]:
-    """Calls and tokens of a whole training run, for each role. Tokens are estimated as characters / 4; a reply as
-    150 tokens from a target and 700 from an optimizer."""
+    """Calls, tokens and money of a whole training run, for each role. Tokens are estimated as characters / 4; a reply
+    as 150 tokens from a target and 700 from an optimizer."""
     train = config.train
     plan = plan_epochs(items["train"], train.batch_size, train.accumulation, train.num_epochs, train.seed)
     low, high = target_calls(config, items, plan)
@@ -54,7 +64,36 @@ def estimate(
     trajectory = min(per_item + _REPLY_TOKENS["target"], config.gradient.max_trajectory_tokens)
     prompt = _INSTRUCTION_TOKENS + len(skill) / 4 + _Analysts.of(config, style).size * trajectory
     optimizer = RoleEstimate("optimizer", 1 + low, 1 + high, round(high * prompt), high * _REPLY_TOKENS["optimizer"])
-    return target, optimizer
+    return tuple(_priced(each, (prices or {}).get(each.role)) for each in (target, optimizer))
+
+
+def estimate_evaluation(
+    env: Env, items: Mapping[Split, Sequence[Item]], skill: str, price: Price | None = None
+) -> RoleEstimate:
+    """Calls, tokens and money of one evaluation of ``skill`` on all ``items``; reckoned as in ``estimate``."""
+    prompts = [_tokens(env, item, skill) for rows in items.values() for item in rows]
+    calls = 1 + len(prompts)
+    tokens = round(sum(prompts)), len(prompts) * _REPLY_TOKENS["target"]
+    return _priced(RoleEstimate("target", calls, calls, *tokens), price)
+
+
+def cost_line(parts: Sequence[RoleEstimate]) -> str:
+    """The money of an estimate, by role and in all; what has no known price is said to have none."""
+    sums = [f"{part.role} {_dollars(part.cost_usd)}" for part in parts]
+    whole = total(part.cost_usd for part in parts)
+    if whole is None:
+        return f"cost: price unknown ({', '.join(sums)})"
+    return f"cost: at most about {_dollars(whole)}" + (f" ({', '.join(sums)})" if len(sums) > 1 else "")
+
+
+def _priced(part: RoleEstimate, price: Price | None) -> RoleEstimate:
+    if price is None:
+        return part
+    return replace(part, cost_usd=cost(Usage(part.prompt_tokens, part.completion_tokens), price))
+
+
+def _dollars(amount: float | None) -> str:
+    return "price unknown" if amount is None else dollars(amount)
 
 
 def target_calls(

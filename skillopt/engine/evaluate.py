@@ -200,4 +200,5 @@ class _Progress:
             status=rollout.outcome.status,
             error=rollout.outcome.message if isinstance(rollout.outcome, Failure) else None,
             tokens=self._context.meter.tokens,
+            cost_usd=self._context.meter.cost_usd,
         )

@@ -25,7 +25,10 @@ from skillopt.skill import Skill
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """What an evaluation found: means over the ``n`` measured items (None without any), and a row for each item."""
+    """What an evaluation found: means over the ``n`` measured items (None without any), and a row for each item.
+
+    ``cost_usd`` is what all requests in its folder cost, earlier processes included; None while that is not known.
+    """
 
     root: Path
     split: str
@@ -34,6 +37,7 @@ class EvaluationResult:
     n: int
     errors: int
     rows: tuple[Mapping[str, Any], ...]
+    cost_usd: float | None = None
 
 
 async def evaluate_skill(
@@ -53,7 +57,8 @@ async def evaluate_skill(
     with open_run(prepared, EVALUATION, redactor.mask) as folder:
         prepared = replace(prepared, skill=Skill(redactor.mask(prepared.skill.text)))
         folder.restore()
-        done = await _evaluate(prepared, split, folder, environ, Events(*listeners), connect)
+        meter = SpendMeter(folder.journal, caps_of(prepared), prices=prepared.prices)
+        done = await _evaluate(prepared, split, folder, meter, environ, Events(*listeners), connect)
         evaluation = done.evaluation
         summary = {
             "skill": name,
@@ -72,23 +77,24 @@ async def evaluate_skill(
         folder.commit("evaluation", summary, files, done.scope.keys)
         rows = tuple(result_row(rollout) for rollout in evaluation.rollouts)
         means = evaluation.hard, evaluation.soft
-        return EvaluationResult(folder.root, split, *means, len(evaluation.scores), evaluation.errors, rows)
+        count = len(evaluation.scores)
+        return EvaluationResult(folder.root, split, *means, count, evaluation.errors, rows, meter.cost_usd)
 
 
 async def _evaluate(
     prepared: Prepared,
     split: str,
     folder: RunFolder,
+    meter: SpendMeter,
     environ: Mapping[str, str],
     events: Events,
     connect: OpenClients,
 ) -> Pass:
     config = prepared.config
     items = [item for rows in prepared.items.values() for item in rows]
-    meter = SpendMeter(folder.journal, caps_of(prepared))
     clients = connect(config, prepared.roles, meter, environ, lambda text: events.emit("note", text=text))
     try:
-        async with journaled(clients, folder, grace_of(config)) as models:
+        async with journaled(clients, folder, grace_of(config), prepared.prices) as models:
             scope = Context(config, prepared.env, prepared.items, folder, models, meter, events).scope()
             work = evaluate(scope, prepared.skill, items, label=f"{split} split", priority=Priority.GATE)
             done, stop = await until_stopped(work, meter, events)

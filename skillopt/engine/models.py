@@ -10,11 +10,13 @@ from typing import Protocol
 
 from skillopt.concurrency import gather_all
 from skillopt.config import Config
+from skillopt.models.azure import AzureToken
 from skillopt.models.errors import ModelError
+from skillopt.models.http import HttpChat, open_session
 from skillopt.models.limiter import Limiter
-from skillopt.models.openai import OpenAIChat, open_session
+from skillopt.models.pricing import Price
 from skillopt.models.probe import probe
-from skillopt.models.providers import ResolvedRole
+from skillopt.models.profile import ResolvedRole
 from skillopt.models.types import ChatModel, Meter
 from skillopt.run.folder import RunFolder
 from skillopt.run.journaled import JournaledModel
@@ -67,22 +69,29 @@ async def open_clients(
             local = resolved.spec.provider == "local"
             url = urls[resolved.spec.model] if local else resolved.spec.base_url
             limiter = limiters.setdefault(url, Limiter(caps))
-            clients[role] = OpenAIChat.of(resolved, session, limiter, meter, base_url=url)
+            token = AzureToken.of(resolved, environ) if resolved.credential != "key" else None
+            clients[role] = HttpChat.of(resolved, session, limiter, meter, base_url=url, credential=token)
         yield clients
 
 
 @asynccontextmanager
 async def journaled(
-    clients: AbstractAsyncContextManager[Clients], folder: RunFolder, grace: float
+    clients: AbstractAsyncContextManager[Clients],
+    folder: RunFolder,
+    grace: float,
+    prices: Mapping[Role, Price | None] | None = None,
 ) -> AsyncIterator[Models]:
-    """The models by role, each behind the journal of the run.
+    """The models by role, each behind the journal of the run, which books what a reply costs by ``prices``.
 
     Before the first request of either, every role is probed; where all answers are in the journal, nothing is sent.
     Requests in flight when the context ends are waited for and kept, up to ``grace`` seconds: they are paid.
     """
     async with clients as opened:
         check = RoleCheck(opened)
-        models = {role: JournaledModel(client, folder.journal, check) for role, client in opened.items()}
+        costs = prices or {}
+        models = {
+            role: JournaledModel(client, folder.journal, check, costs.get(role)) for role, client in opened.items()
+        }
         try:
             yield models
         finally:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skillopt.config import Config, ConfigError, resolve_skill_path
 from skillopt.data.names import SPLITS, resolve_split
+from skillopt.engine.money import role_prices
 from skillopt.engine.plan import EpochPlan, plan_epochs
 from skillopt.envs.base import Env
 from skillopt.envs.registry import get_env
 from skillopt.envs.scoring import make_task
-from skillopt.models.providers import ResolvedRole, resolve_role
+from skillopt.models.pricing import Price
+from skillopt.models.profile import ResolvedRole
+from skillopt.models.resolve import require, resolve_role
 from skillopt.skill import Skill
 from skillopt.types import Item, Role, Split
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A checked run: configuration, environment, items, seed skill, models by role, and the plan of its steps."""
+    """A checked run: configuration, environment, items, seed skill, models by role, the plan of its steps, and the
+    prices of its models (None where nobody knows one)."""
 
     config: Config
     env: Env
@@ -27,6 +31,7 @@ class Prepared:
     skill: Skill
     roles: Mapping[Role, ResolvedRole]
     plan: tuple[EpochPlan[Item], ...] = ()
+    prices: Mapping[Role, Price | None] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -46,12 +51,12 @@ def prepare_training(
     skill = skill or read_skill(config.env.skill_init, "env.skill_init")
     roles: dict[Role, ResolvedRole] = {
         "optimizer": role_of(config, "optimizer", environ),
-        "target": role_of(config, "target", environ),
+        "target": target_of(config, env, environ),
     }
     plan = plan_epochs(
         items["train"], config.train.batch_size, config.train.accumulation, config.train.num_epochs, config.train.seed
     )
-    return Prepared(config, env, items, skill, roles, plan)
+    return Prepared(config, env, items, skill, roles, plan, _prices(config, roles, environ))
 
 
 def prepare_evaluation(
@@ -64,7 +69,14 @@ def prepare_evaluation(
     items: dict[Split, Sequence[Item]] = {name: tuple(env.load(name))[: cap or None] for name in wanted}
     if not any(items.values()):
         raise ConfigError(f"the {split} split of {env.name} is empty: there is nothing to evaluate")
-    return Prepared(config, env, items, skill, {"target": role_of(config, "target", environ)})
+    roles: dict[Role, ResolvedRole] = {"target": target_of(config, env, environ)}
+    return Prepared(config, env, items, skill, roles, prices=_prices(config, roles, environ))
+
+
+def _prices(
+    config: Config, roles: Mapping[Role, ResolvedRole], environ: Mapping[str, str]
+) -> Mapping[Role, Price | None]:
+    return role_prices(config, {role: resolved.spec for role, resolved in roles.items()}, environ)
 
 
 def load_env(config: Config) -> Env:
@@ -96,11 +108,30 @@ def role_of(config: Config, role: Role, environ: Mapping[str, str]) -> ResolvedR
         base_url=(model.optimizer_base_url if optimizer else model.target_base_url) or model.base_url or "",
         temperature=_first(model.optimizer_temperature if optimizer else model.target_temperature, model.temperature),
         reasoning_effort=model.reasoning_effort,
+        configured=dict(model),
+        api=model.api,
         environ=environ,
     )
     if model.reply_style == "auto":
         return found
     return replace(found, spec=replace(found.spec, reply_style=model.reply_style))
+
+
+def target_of(config: Config, env: Env, environ: Mapping[str, str]) -> ResolvedRole:
+    """The target's model. Raises ``ProviderError`` when it cannot do what the environment needs."""
+    found = role_of(config, "target", environ)
+    require(found, frozenset(getattr(env, "needs", ())))
+    return found
+
+
+def thinking_modes(roles: Mapping[Role, ResolvedRole]) -> dict[str, str]:
+    """Role -> how the thinking of a Qwen model is switched, for the roles that have one."""
+    found: dict[str, str] = {}
+    for role, resolved in roles.items():
+        if resolved.spec.provider == "qwen_chat":
+            thinks = resolved.spec.parameters.get("chat_template_kwargs", {}).get("enable_thinking")
+            found[role] = {True: "enabled", False: "disabled"}.get(thinks, "server_default")
+    return found
 
 
 def _first(*values: float | None) -> float | None:

@@ -15,7 +15,7 @@ from skillopt.config import Config, Redactor, flatten
 from skillopt.engine.context import Context
 from skillopt.engine.models import OpenClients, RoleError, journaled, open_clients
 from skillopt.engine.passes import Passes
-from skillopt.engine.prepare import Prepared
+from skillopt.engine.prepare import Prepared, thinking_modes
 from skillopt.engine.resume import TRAINING, open_run
 from skillopt.engine.state import RunState
 from skillopt.engine.summary import summarise
@@ -70,14 +70,14 @@ async def _train(
     prepared: Prepared, folder: RunFolder, environ: Mapping[str, str], events: Events, connect: OpenClients
 ) -> Ending:
     config = prepared.config
-    meter = SpendMeter(folder.journal, caps_of(prepared))
-    _announce(prepared, folder, events)
+    meter = SpendMeter(folder.journal, caps_of(prepared), prices=prepared.prices)
+    _announce(prepared, folder, events, meter)
     folder.commit("config", {}, {"config.json": dump_json(run_config(prepared))})
     if folder.journal.record("start") is None:
         folder.commit("start", {}, {"best_skill.md": prepared.skill.to_bytes()})
     try:
         clients = connect(config, prepared.roles, meter, environ, _say(events))
-        async with journaled(clients, folder, grace_of(config)) as models:
+        async with journaled(clients, folder, grace_of(config), prepared.prices) as models:
             context = Context(config, prepared.env, prepared.items, folder, models, meter, events, prepared.steps)
             async with Passes(context) as passes:
                 trainer = Trainer(context, passes, prepared.plan, prepared.skill)
@@ -189,7 +189,7 @@ def grace_of(config: Config) -> float:
 
 def caps_of(prepared: Prepared) -> Caps:
     budget = prepared.config.budget
-    return Caps(budget.max_calls, budget.max_tokens, budget.max_seconds)
+    return Caps(budget.max_calls, budget.max_tokens, budget.max_seconds, budget.max_usd)
 
 
 def run_config(prepared: Prepared) -> dict[str, Any]:
@@ -197,6 +197,7 @@ def run_config(prepared: Prepared) -> dict[str, Any]:
     train = prepared.config.train
     size = len(prepared.items["train"])
     steps = prepared.steps // max(1, train.num_epochs)
+    modes = thinking_modes(prepared.roles)
     return {
         **flatten(prepared.config),
         "train_size": size,
@@ -205,10 +206,11 @@ def run_config(prepared: Prepared) -> dict[str, Any]:
         "samples_per_epoch": size,
         "optimizer_backend": prepared.roles["optimizer"].spec.provider,
         "target_backend": prepared.roles["target"].spec.provider,
+        **({"resolved_qwen_thinking_modes": modes} if modes else {}),
     }
 
 
-def _announce(prepared: Prepared, folder: RunFolder, events: Events) -> None:
+def _announce(prepared: Prepared, folder: RunFolder, events: Events, meter: SpendMeter) -> None:
     notes = [note for role in prepared.roles.values() for note in role.notes]
     events.emit(
         "run_started",
@@ -218,6 +220,8 @@ def _announce(prepared: Prepared, folder: RunFolder, events: Events) -> None:
         epochs=len(prepared.plan),
         steps=prepared.steps,
         out_root=str(folder.root),
+        tokens=meter.tokens,
+        cost_usd=meter.cost_usd,
         notes=list(dict.fromkeys(notes)),
     )
 

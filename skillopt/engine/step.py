@@ -257,7 +257,8 @@ def commit_step(context: Context, proposal: Proposal, judgement: Judgement) -> R
     context.folder.commit(name, {"row": row, "state": state.model_dump()}, files, proposal.scope.keys)
     if judgement.verdict is not None:
         emit_verdict(context, proposal.plan.step, judgement)
-    context.events.emit("step_done", row=row, steps=context.total_steps)
+    spent = {"tokens": context.meter.tokens, "cost_usd": context.meter.cost_usd}
+    context.events.emit("step_done", row=row, steps=context.total_steps, **spent)
     return state
 
 

@@ -12,6 +12,7 @@ from skillopt.engine.commit import score_of
 from skillopt.engine.evaluate import rollout_files
 from skillopt.engine.proposal import BatchResult, Judgement, Proposal
 from skillopt.engine.state import RunState
+from skillopt.models.pricing import total
 from skillopt.optimizer.items import UpdateMode
 from skillopt.optimizer.reflect import Reflection, patches_of
 from skillopt.optimizer.rejected import StepEntry, make_entry
@@ -211,10 +212,10 @@ def lr_history(rows: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
 
 
 def token_fields(charged: Mapping[str, StageTokens]) -> dict[str, Any]:
-    """``tokens_total`` of the step alone, then ``tokens`` by stage, and the cost while it is not known."""
-    total = sum(tokens.prompt_tokens + tokens.completion_tokens for tokens in charged.values())
+    """``tokens_total`` of the step alone, then ``tokens`` by stage, and what it cost: null where it is not known."""
+    tokens_total = sum(tokens.prompt_tokens + tokens.completion_tokens for tokens in charged.values())
     return {
-        "tokens_total": total,
+        "tokens_total": tokens_total,
         "tokens": {stage: tokens.row() for stage, tokens in charged.items()},
-        "cost_usd": None,
+        "cost_usd": total(tokens.cost_usd for tokens in charged.values()),
     }

@@ -12,6 +12,8 @@ from skillopt.engine.context import Context
 from skillopt.engine.evaluate import means
 from skillopt.engine.state import ItemScores, RunState
 from skillopt.gate.stats import paired_lift
+from skillopt.models.pricing import total
+from skillopt.run.costs import RoleCost
 from skillopt.version import __version__
 
 
@@ -27,7 +29,8 @@ class Tests:
 def summarise(
     context: Context, state: RunState, tests: Tests | None, final_scores: ItemScores | None, *, stop_reason: str
 ) -> dict[str, Any]:
-    """The published fields, and ``stop_reason``, ``no_improvement_reason``, ``test_lift``, ``requests``."""
+    """The published fields, and ``stop_reason``, ``no_improvement_reason``, ``test_lift``, ``requests``,
+    ``cost_summary``."""
     journal = context.folder.journal
     rows = journal.fields("step_", "row")
     baseline = (journal.record("baseline") or {}).get("scores")
@@ -54,6 +57,7 @@ def summarise(
         "total_wall_time_s": round(context.meter.seconds(), 1),
         "token_summary": token_summary(context),
         "requests": journal.requests_by_kind(),
+        "cost_summary": cost_summary(journal.role_costs()),
         "config": flatten(context.config),
     }
 
@@ -113,6 +117,28 @@ def token_summary(context: Context) -> dict[str, dict[str, int]]:
         totals[stage] = {**tokens.row(), "total_tokens": tokens.prompt_tokens + tokens.completion_tokens}
     keys = ("calls", "prompt_tokens", "completion_tokens", "total_tokens")
     return totals | {"_total": {key: sum(stage[key] for stage in totals.values()) for key in keys}}
+
+
+def cost_summary(roles: Mapping[str, RoleCost]) -> dict[str, dict[str, Any]]:
+    """Requests and US dollars by role over all processes of the run, failed requests included; ``_total`` is the sum.
+
+    ``cost_usd`` is null where the cost of one of the requests is not known; ``unknown_requests`` says of how many, and
+    ``known_usd`` what the others cost.
+    """
+    everything = RoleCost(
+        sum(role.requests for role in roles.values()),
+        total(role.known_usd for role in roles.values()) or 0.0,
+        sum(role.unknown for role in roles.values()),
+    )
+    return {
+        name: {
+            "requests": role.requests,
+            "cost_usd": None if role.unknown else role.known_usd,
+            "known_usd": role.known_usd,
+            "unknown_requests": role.unknown,
+        }
+        for name, role in {**roles, "_total": everything}.items()
+    }
 
 
 def _hard(scores: ItemScores) -> dict[str, float]:

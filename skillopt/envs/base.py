@@ -13,7 +13,11 @@ __all__ = ["DataError", "Env"]
 
 @runtime_checkable
 class Env(Protocol):
-    """A set of tasks. ``name`` and ``version`` identify it in run folders."""
+    """A set of tasks. ``name`` and ``version`` identify it in run folders.
+
+    An environment whose tasks ask more of a target than text says so in an optional attribute ``needs``: a frozen set
+    of ``tools``, ``images``, ``agent``. A provider that has none of it is refused before any call.
+    """
 
     name: str
     version: str

@@ -48,7 +48,7 @@ def _number(value: float) -> float:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool | int) or (isinstance(value, str) and value.isascii()):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None

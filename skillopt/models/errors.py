@@ -41,3 +41,7 @@ class StopRequested(Exception):
         super().__init__(detail or reason)
         self.reason = reason
         self.detail = detail
+
+
+class ProviderError(ValueError):
+    """No provider can serve a role as it was asked. The message says what is missing and what to set."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from skillopt.models.errors import ModelError
-from skillopt.models.faults import Retries
-from skillopt.models.openai import OpenAIChat
+from skillopt.models.http import HttpChat
+from skillopt.models.retries import Retries
 from skillopt.models.types import ChatModel, Message, Request
 
 PROBE_STAGE = "probe"
@@ -26,8 +28,9 @@ async def probe(model: ChatModel, timeout: float = 30.0) -> None:
     Ask the client itself, not a journal around it: a stored answer would prove nothing.
     """
     request = probe_request(timeout)
+    once = replace(_ONCE, timeout=timeout)
     try:
-        await (model.complete(request, _ONCE) if isinstance(model, OpenAIChat) else model.complete(request))
+        await (model.complete(request, once) if isinstance(model, HttpChat) else model.complete(request))
     except ModelError as error:
         if error.kind not in ("truncated", "empty"):
             raise

@@ -1,7 +1,8 @@
-"""OpenAI's chat protocol as pure functions: a request to bytes, a response to an answer or a fault."""
+"""What all protocols have in common: dialects, answers, faults, and the parts that requests and replies are made of."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping
@@ -9,11 +10,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from skillopt.models.errors import ErrorKind
-from skillopt.models.providers import MaxTokensField, Provider
-from skillopt.models.types import ModelSpec, Request, Usage
+from skillopt.models.profile import MaxTokensField, Provider
+from skillopt.models.profile import Protocol as ProtocolName
+from skillopt.models.types import Image, ModelSpec, Request, Tool, ToolCall, Usage
 
 JsonMode = Literal["json_schema", "json_object", "none"]
 NO_USAGE = Usage()
+IMAGE_CHARS = 4000
+"""What an image counts as, where the server does not tell how many tokens it took: about 1000 tokens."""
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +30,24 @@ class Dialect:
     reasoning_effort: bool = True
     json_mode: JsonMode = "json_schema"
     max_completion: int | None = None
+    protocol: ProtocolName = "chat"
 
     @classmethod
-    def of(cls, profile: Provider) -> Dialect:
-        """The dialect that a provider's row promises."""
-        return cls(profile.max_tokens_field, json_mode="json_schema" if profile.json_schema else "none")
+    def of(cls, profile: Provider, max_completion: int | None = None) -> Dialect:
+        """The dialect that a provider's row promises, with the user's cap on completion tokens if there is one."""
+        return cls(
+            profile.max_tokens_field,
+            reasoning_effort=profile.reasoning_effort,
+            json_mode="json_schema" if profile.json_schema else "none",
+            max_completion=max_completion,
+            protocol=profile.protocol,
+        )
+
+    def completion_limit(self, request: Request, room: int | None) -> int | None:
+        """The most completion tokens to ask for: the least of what is wanted, taken, and left in the window."""
+        return min(
+            (limit for limit in (request.max_tokens, self.max_completion, room) if limit is not None), default=None
+        )
 
 
 def adaptations(asked: Dialect, spoken: Dialect) -> tuple[str, ...]:
@@ -45,10 +63,11 @@ def adaptations(asked: Dialect, spoken: Dialect) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A complete, non-empty reply."""
+    """A complete reply: it has a text or asks for tool calls."""
 
     text: str
     usage: Usage
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,40 +89,40 @@ class Fault:
     param: str = ""
 
 
-def request_body(
-    request: Request, spec: ModelSpec, profile: Provider, dialect: Dialect, room: int | None = None
-) -> bytes:
-    """The JSON body of ``request`` in ``dialect``; ``room`` bounds its completion tokens further."""
-    body: dict[str, Any] = {
-        "model": spec.model,
-        "messages": [{"role": message.role, "content": message.content} for message in request.messages],
-    }
-    limits = [limit for limit in (request.max_tokens, dialect.max_completion, room) if limit is not None]
-    if request.max_tokens is not None:
-        body[dialect.max_tokens_field] = min(limits)
-    temperature = spec.temperature if request.temperature is None else request.temperature
-    if temperature is not None and dialect.temperature:
-        body["temperature"] = temperature
-    effort = request.reasoning_effort or spec.reasoning_effort
-    if effort and dialect.reasoning_effort:
-        body["reasoning_effort"] = effort
-    if request.grammar and profile.grammar:  # llama.cpp refuses a grammar and a schema together
-        body["grammar"] = request.grammar
-    elif request.json_schema is not None and dialect.json_mode != "none":
-        body["response_format"] = _response_format(request.json_schema, dialect.json_mode)
-    body.update(spec.parameters)
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")  # a lone surrogate has no bytes: it becomes "?"
+def temperature_of(request: Request, spec: ModelSpec) -> float | None:
+    """The temperature of one call: its own, else the model's."""
+    return spec.temperature if request.temperature is None else request.temperature
 
 
-def _response_format(schema: Mapping[str, Any], mode: JsonMode) -> dict[str, Any]:
-    if mode == "json_object":
-        return {"type": "json_object"}
+def effort_of(request: Request, spec: ModelSpec) -> str | None:
+    """The reasoning effort of one call: its own, else the model's."""
+    return request.reasoning_effort or spec.reasoning_effort
+
+
+def to_bytes(body: Mapping[str, Any]) -> bytes:
+    """The JSON text of a request. A lone surrogate has no bytes: it becomes "?"."""
+    return _ENCODE(body).encode("utf-8", "replace")
+
+
+def base64_of(image: Image) -> str:
+    """The bytes of ``image`` as ASCII."""
+    return base64.b64encode(image.data).decode("ascii")
+
+
+def data_url(image: Image) -> str:
+    """``image`` as a URL that holds it."""
+    return f"data:{image.media_type};base64,{base64_of(image)}"
+
+
+def function_of(tool: Tool) -> dict[str, Any]:
+    """A tool as OpenAI's protocols describe a function."""
+    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+
+
+def named_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema as OpenAI's protocols take it: with a name, and strict where it may be."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title") or "reply"))[:64]
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": name, "schema": dict(schema), "strict": strict_ready(schema)},
-    }
+    return {"name": name, "schema": dict(schema), "strict": strict_ready(schema)}
 
 
 def strict_ready(schema: Any) -> bool:
@@ -124,39 +143,14 @@ def strict_ready(schema: Any) -> bool:
     return "default" not in schema and strict_ready(nested) and all(strict_ready(list(table)) for table in tables)
 
 
-def read_completion(body: Any, request: Request) -> Answered | Fault:
-    """Reads the parsed body of a response with status 200."""
-    choice = body["choices"][0] if isinstance(body, dict) and _has_choice(body) else None
-    if choice is None or not isinstance(message := choice.get("message"), dict):
-        return Fault("provider", "the response holds no message", "count", 200, raw=_clip(body))
-    text = strip_thoughts(_text_of(message.get("content")))
-    usage = usage_of(body.get("usage"), request, text)
-    finish = choice.get("finish_reason")
-    if finish in ("content_filter", "refusal", "safety") or (message.get("refusal") and not text.strip()):
-        said = str(message.get("refusal") or "") or "the provider's content filter stopped the reply"
-        return Fault("refused", said, "stop", 200, raw=text, usage=usage)
-    if finish in ("length", "max_tokens", "model_length"):
-        said = f"the reply was cut at {usage.completion_tokens} completion tokens"
-        return Fault("truncated", said, "count", 200, raw=text, usage=usage)
-    if not text.strip():
-        return Fault("empty", "the reply is empty", "count", 200, usage=usage)
-    return Answered(text, usage)
+def json_text(arguments: Any) -> str:
+    """Arguments of a call as JSON text, also where a server sends them parsed or leaves them out."""
+    if isinstance(arguments, str):
+        return arguments or "{}"
+    return json.dumps({} if arguments is None else arguments, ensure_ascii=False)
 
 
-def _has_choice(body: dict[str, Any]) -> bool:
-    choices = body.get("choices")
-    return isinstance(choices, list) and bool(choices) and isinstance(choices[0], dict)
-
-
-def _text_of(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):  # parts, as some gateways write it
-        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return ""
-
-
-def _clip(body: Any) -> str:
+def clip(body: Any) -> str:
     return str(body)[:500]
 
 
@@ -178,20 +172,22 @@ def strip_thoughts(text: str) -> str:
     return rest
 
 
-def usage_of(usage: Any, request: Request, text: str) -> Usage:
+def usage_of(usage: Any, request: Request, text: str, calls: tuple[ToolCall, ...] = ()) -> Usage:
     """Tokens of a response. What the server does not tell is estimated (4 characters a token): a token cap has to hold
     there too, and 0 would disable it."""
     told = usage if isinstance(usage, dict) else {}
-    prompt, completion = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
+    prompt, completion = count(told.get("prompt_tokens")), count(told.get("completion_tokens"))
     if prompt is None:
-        prompt = sum(len(message.content) for message in request.messages) // 4 + 1
+        prompt = sum(len(message.content) + IMAGE_CHARS * len(message.images) for message in request.messages) // 4 + 1
     if completion is None:
-        completion = (len(text) + 3) // 4
-    cached = _count(_inner(told, "prompt_tokens_details", "cached_tokens"))
+        completion = (len(text) + sum(len(call.name) + len(call.arguments) for call in calls) + 3) // 4
+    cached = count(_inner(told, "prompt_tokens_details", "cached_tokens"))
     if cached is None:
-        cached = _count(told.get("prompt_cache_hit_tokens"))
-    reasoning = _count(_inner(told, "completion_tokens_details", "reasoning_tokens"))
-    return Usage(prompt, completion, min(cached or 0, prompt), min(reasoning or 0, completion))
+        cached = count(told.get("prompt_cache_hit_tokens"))
+    reasoning = count(_inner(told, "completion_tokens_details", "reasoning_tokens"))
+    cached = min(cached or 0, prompt)
+    written = count(_inner(told, "prompt_tokens_details", "cache_write_tokens"))
+    return Usage(prompt, completion, cached, min(reasoning or 0, completion), min(written or 0, prompt - cached))
 
 
 def _inner(told: dict[str, Any], group: str, name: str) -> Any:
@@ -199,5 +195,6 @@ def _inner(told: dict[str, Any], group: str, name: str) -> Any:
     return details.get(name) if isinstance(details, dict) else None
 
 
-def _count(value: Any) -> int | None:
+def count(value: Any) -> int | None:
+    """A number of tokens, or None for anything that is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

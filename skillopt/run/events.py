@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+_ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
 Listener = Callable[[str, Mapping[str, Any]], None]
 
 
@@ -44,7 +45,7 @@ class EventLog:
             self._handle.write("\n")
 
     def __call__(self, kind: str, fields: Mapping[str, Any]) -> None:
-        line = json.dumps({"at": round(time.time(), 3), "event": kind, **fields}, ensure_ascii=False, default=str)
+        line = _ENCODE({"at": round(time.time(), 3), "event": kind, **fields})
         self._handle.write(self._mask(line) + "\n")
 
     def close(self) -> None:

@@ -15,36 +15,36 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from skillopt.models.types import Attempt, Message, Reply, Usage
+from skillopt.run import costs
+from skillopt.run.costs import RoleCost, Spent, Unpriced
+from skillopt.run.exchange import Attachment, message_detail, pack, reply_extra, restored
+from skillopt.run.schema import MIGRATIONS, SCHEMA, VERSION
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS texts(hash TEXT PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS replies(
-  key TEXT PRIMARY KEY, role TEXT NOT NULL, stage TEXT NOT NULL, messages TEXT NOT NULL, text TEXT NOT NULL,
-  prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
-  cached_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, owner TEXT) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS replies_owner ON replies(owner);
-CREATE TABLE IF NOT EXISTS requests(
-  id INTEGER PRIMARY KEY, role TEXT NOT NULL, stage TEXT NOT NULL, kind TEXT NOT NULL,
-  prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, seconds REAL NOT NULL, ended_at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS commits(name TEXT PRIMARY KEY, sequence INTEGER NOT NULL, record TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS files(path TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
-"""
-_VERSION = "1"
+_REPLY = (
+    "SELECT text, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, cost_usd, extra "
+    "FROM replies WHERE key=?"
+)
+_RECENT = 100  # texts whose hash is remembered
+# The cost of a stage is NULL, not known, as soon as that of one reply is.
+_SUMS = (
+    "stage, COUNT(*), SUM(prompt_tokens), SUM(completion_tokens), "
+    "CASE WHEN COUNT(cost_usd) = COUNT(*) THEN ROUND(SUM(cost_usd), 10) END"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class StageTokens:
-    """Tokens of the replies of one stage."""
+    """Tokens of the replies of one stage, and what they cost (US dollars; None where a part of it is not known)."""
 
     calls: int
     prompt_tokens: int
     completion_tokens: int
+    cost_usd: float | None = None
 
     def row(self) -> dict[str, int]:
         return {
@@ -52,15 +52,6 @@ class StageTokens:
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What all processes of a run have sent so far: HTTP requests (probes and retries too), tokens, seconds."""
-
-    requests: int
-    tokens: int
-    seconds: float
 
 
 class JournalError(ValueError):
@@ -84,6 +75,7 @@ class Journal:
             raise
         self._known = self._stored_keys()
         self._texts: set[str] = set()
+        self._digests: dict[str, str] = {}
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
         self._flushed: asyncio.Future[None] | None = None
 
@@ -91,19 +83,22 @@ class Journal:
         try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.executescript(_SCHEMA)
+            self._db.executescript(SCHEMA)
             version = self.meta("version")
+            if version is not None and version in MIGRATIONS:
+                self._transaction((sql, ()) for sql in MIGRATIONS[version])
+                version = self.meta("version")
             self._stored_keys()
         except sqlite3.DatabaseError as error:
             raise JournalError(
                 f"{path} is not a usable journal ({error}); restore it from a copy or use another out_root"
             ) from error
-        if version not in (None, _VERSION):
+        if version not in (None, VERSION):
             raise JournalError(
                 f"{path} was written by another version of skillopt (journal {version}, this one reads "
-                f"{_VERSION}); use another out_root"
+                f"{VERSION}); use another out_root"
             )
-        self.set_meta("version", _VERSION)
+        self.set_meta("version", VERSION)
 
     def close(self) -> None:
         """Writes what is pending and folds the write-ahead log into the one file."""
@@ -120,18 +115,36 @@ class Journal:
         """The stored reply of a call, or None."""
         if key not in self._known:
             return None
-        row = self._db.execute(
-            "SELECT text, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens FROM replies WHERE key=?",
-            (key,),
-        ).fetchone()
-        return Reply(row[0], Usage(*row[1:]), key)
+        row = self._db.execute(_REPLY, (key,)).fetchone()
+        text, prompt, completion, cached, reasoning, cost, blob = row
+        usage = Usage(prompt, completion, cached, reasoning)
+        return Reply(text, usage, key, (), (), (), cost) if blob is None else restored(text, usage, key, cost, blob)
 
-    async def put(self, key: str, role: str, stage: str, messages: Iterable[Message], reply: Reply) -> Reply:
+    async def put(
+        self,
+        key: str,
+        role: str,
+        stage: str,
+        messages: Iterable[Message],
+        reply: Reply,
+        *,
+        attached: Iterable[Attachment] = (),
+        cost_usd: float | None = None,
+    ) -> Reply:
         """Stores a reply and returns it as it is stored, when it is committed. Replies of one turn of the loop share a
-        transaction. Raises ``JournalWriteError``: then it must not be used."""
-        references = [[message.role, self._put_text(message.content)] for message in messages]
-        reply = replace(reply, text=self._clean(reply.text), key=key)
-        usage = reply.usage
+        transaction. ``cost_usd`` is what it cost where the provider itself does not say it. Raises
+        ``JournalWriteError``: then it must not be used."""
+        references: list[list[Any]] = []
+        for message in messages:
+            references.append([message.role, self._put_text(message.content)])
+            if message.images or message.tool_calls or message.tool_call_id:
+                references[-1].append(self._masked(message_detail(message)))
+        references += [[each.kind, self._put_text(each.text), self._masked(each.detail)] for each in attached]
+        usage, cost = reply.usage, cost_usd if reply.cost_usd is None else reply.cost_usd
+        text, blob = self._clean(reply.text), None
+        if reply.tool_calls or reply.events or reply.files or usage.cache_write_tokens:
+            blob = pack(self._masked(reply_extra(reply)))
+        reply = Reply(text, usage, key, (), (), (), cost) if blob is None else restored(text, usage, key, cost, blob)
         values = (
             key,
             role,
@@ -142,19 +155,27 @@ class Journal:
             usage.completion_tokens,
             usage.cached_tokens,
             usage.reasoning_tokens,
+            cost,
+            blob,
         )
-        self._pending.append(("INSERT OR IGNORE INTO replies VALUES(?,?,?,?,?,?,?,?,?,NULL)", values))
+        self._pending.append(("INSERT OR IGNORE INTO replies VALUES(?,?,?,?,?,?,?,?,?,NULL,?,?)", values))
         await self._schedule()
         self._known.add(key)
         return reply
 
     def _put_text(self, text: str) -> str:
         """The hash under which a text of a prompt is stored."""
+        known = self._digests.get(text)
+        if known is not None:  # most prompts share their first text
+            return known
         content = self._clean(text)
         digest = hashlib.sha256(content.encode()).hexdigest()[:32]
         if digest not in self._texts:
             self._texts.add(digest)
             self._pending.append(("INSERT OR IGNORE INTO texts VALUES(?,?)", (digest, content)))
+        if len(self._digests) >= _RECENT:
+            self._digests.clear()
+        self._digests[text] = digest
         return digest
 
     def _clean(self, text: str) -> str:
@@ -172,8 +193,8 @@ class Journal:
         self._transaction(("DELETE FROM replies WHERE key=? AND stage=? AND owner IS NULL", each) for each in gone)
         self._known = self._stored_keys()
 
-    def book(self, attempt: Attempt) -> None:
-        """Books a finished HTTP request; written with the next transaction."""
+    def book(self, attempt: Attempt, cost_usd: float | None = None) -> None:
+        """Books a finished request and what it cost, where that is known; written with the next transaction."""
         usage = attempt.usage
         values = (
             attempt.role,
@@ -183,8 +204,9 @@ class Journal:
             usage.completion_tokens,
             round(attempt.seconds, 4),
             time.time(),
+            attempt.cost_usd if cost_usd is None else cost_usd,
         )
-        self._pending.append(("INSERT INTO requests VALUES(NULL,?,?,?,?,?,?,?)", values))
+        self._pending.append(("INSERT INTO requests VALUES(NULL,?,?,?,?,?,?,?,?)", values))
         self._schedule()
 
     def _schedule(self) -> asyncio.Future[None]:
@@ -235,7 +257,10 @@ class Journal:
         same record and files, is left alone.
         """
         statements: list[tuple[str, tuple[Any, ...]]] = [
-            ("UPDATE replies SET owner=? WHERE key=? AND owner IS NULL", (name, key)) for key in keys
+            (
+                "UPDATE replies SET owner=? WHERE owner IS NULL AND key IN (SELECT value FROM json_each(?))",
+                (name, json.dumps(list(keys))),
+            )
         ]
         sequence = "(SELECT COALESCE(MAX(sequence), 0) + 1 FROM commits)"
         body = json.dumps(self._masked(record), ensure_ascii=False, allow_nan=False)
@@ -280,18 +305,12 @@ class Journal:
     def charge(self, name: str, keys: Iterable[str]) -> dict[str, StageTokens]:
         """Tokens by stage of those ``keys`` that no commit but ``name`` is charged with: what a commit will cost."""
         self._flush()
-        stages: dict[str, list[int]] = {}
-        for key in sorted(set(keys)):
-            row = self._db.execute(
-                "SELECT stage, prompt_tokens, completion_tokens FROM replies "
-                "WHERE key=? AND (owner IS NULL OR owner=?)",
-                (key, name),
-            ).fetchone()
-            if row:
-                sums = stages.setdefault(row[0], [0, 0, 0])
-                for i, value in enumerate((1, row[1], row[2])):
-                    sums[i] += value
-        return {stage: StageTokens(*stages[stage]) for stage in sorted(stages)}
+        rows = self._db.execute(
+            f"SELECT {_SUMS} FROM replies WHERE key IN (SELECT value FROM json_each(?)) "
+            "AND (owner IS NULL OR owner=?) GROUP BY stage ORDER BY stage",
+            (json.dumps(list(keys)), name),
+        )
+        return {stage: StageTokens(*sums) for stage, *sums in rows}
 
     def record(self, name: str) -> dict[str, Any] | None:
         """The record committed under ``name``, or None."""
@@ -319,9 +338,19 @@ class Journal:
 
     def spent(self) -> Spent:
         self._flush()
-        sums = "COUNT(*), TOTAL(prompt_tokens + completion_tokens), TOTAL(seconds)"
-        requests, tokens, seconds = self._db.execute(f"SELECT {sums} FROM requests").fetchone()
-        return Spent(requests, int(tokens), seconds)
+        sums = "COUNT(*), TOTAL(prompt_tokens + completion_tokens), TOTAL(seconds), ROUND(TOTAL(cost_usd), 10)"
+        requests, tokens, seconds, usd = self._db.execute(f"SELECT {sums} FROM requests").fetchone()
+        return Spent(requests, int(tokens), seconds, usd)
+
+    def role_costs(self) -> dict[str, RoleCost]:
+        """What the requests of all processes cost, by role."""
+        self._flush()
+        return costs.role_costs(self._db)
+
+    def unpriced(self) -> tuple[Unpriced, ...]:
+        """The requests of all processes whose cost is not known, by role."""
+        self._flush()
+        return costs.unpriced(self._db)
 
     def requests_by_kind(self) -> dict[str, int]:
         """Finished HTTP requests of all processes by outcome (``ok`` or the kind of the failure)."""
@@ -330,10 +359,7 @@ class Journal:
 
     def stage_totals(self) -> dict[str, StageTokens]:
         """Tokens by stage of all replies that a commit is charged with."""
-        rows = self._db.execute(
-            "SELECT stage, COUNT(*), SUM(prompt_tokens), SUM(completion_tokens) FROM replies "
-            "WHERE owner IS NOT NULL GROUP BY stage ORDER BY stage"
-        )
+        rows = self._db.execute(f"SELECT {_SUMS} FROM replies WHERE owner IS NOT NULL GROUP BY stage ORDER BY stage")
         return {stage: StageTokens(*sums) for stage, *sums in rows}
 
     # meta
@@ -351,9 +377,11 @@ class Journal:
         self._db.execute("ATTACH DATABASE ? AS other", (str(other),))
         try:
             self._db.execute("INSERT OR IGNORE INTO texts SELECT * FROM other.texts")
+            later = [row[1] for row in self._db.execute("PRAGMA other.table_info(replies)")][10:]
             self._db.execute(
                 "INSERT OR IGNORE INTO replies SELECT key, role, stage, messages, text, prompt_tokens, "
-                "completion_tokens, cached_tokens, reasoning_tokens, NULL FROM other.replies"
+                "completion_tokens, cached_tokens, reasoning_tokens, NULL, "
+                f"{', '.join(later or ('NULL', 'NULL'))} FROM other.replies"
             )
         finally:
             self._db.execute("DETACH DATABASE other")

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Collection
+from hashlib import sha256
+from typing import Any
 
+from skillopt.models.pricing import Price, cost_of_call
 from skillopt.models.types import ChatModel, ModelSpec, Reply, Request
+from skillopt.run.exchange import attachments, has_more, key_parts, message_detail
 from skillopt.run.journal import Journal
 
 
-def journal_key(spec: ModelSpec, request: Request) -> str:
-    """Hash of everything that can change the reply: the model, its parameters, the messages, the replicate."""
-    asked = [
-        [spec.provider, spec.model, spec.base_url, spec.temperature, spec.reasoning_effort, spec.parameters],
-        request.max_tokens,
-        request.temperature,
-        request.reasoning_effort,
-        request.json_schema,
-        request.grammar,
-        request.replicate,
-        [[message.role, message.content] for message in request.messages],
-    ]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=dict).encode()).hexdigest()[:32]
+def journal_key(model: str, request: Request) -> str:
+    """Hash of everything that can change the reply: the ``identity`` of the model, the settings, the messages."""
+    schema = None if request.json_schema is None else _json(request.json_schema)
+    settings = (request.max_tokens, request.temperature, request.reasoning_effort, request.grammar, request.replicate)
+    asked = sha256(f"{model}{settings!r}{schema}".encode())
+    for message in request.messages:
+        content = message.content.encode("utf-8", "surrogatepass")
+        asked.update(f"\n{message.role} {len(content)}\n".encode())
+        asked.update(content)
+        if message.images or message.tool_calls or message.tool_call_id:
+            asked.update(f"\n+{_json(message_detail(message))}".encode())
+    if has_more(request):
+        asked.update(f"\n+{_json(key_parts(request))}".encode())
+    return asked.hexdigest()[:32]
+
+
+def identity(spec: ModelSpec) -> str:
+    """What tells one model from another in a journal key."""
+    return _json([spec.provider, spec.model, spec.base_url, spec.temperature, spec.reasoning_effort, spec.parameters])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=dict)
 
 
 class JournaledModel:
@@ -34,17 +47,24 @@ class JournaledModel:
     """
 
     def __init__(
-        self, inner: ChatModel, journal: Journal, before_sending: Callable[[], Awaitable[None]] | None = None
+        self,
+        inner: ChatModel,
+        journal: Journal,
+        before_sending: Callable[[], Awaitable[None]] | None = None,
+        price: Price | None = None,
     ) -> None:
-        """``before_sending`` is awaited before each request that the journal cannot answer."""
+        """``before_sending`` is awaited before each request that the journal cannot answer. ``price`` is that of the
+        model, None where it is not known."""
         self.spec = inner.spec
         self._inner = inner
         self._journal = journal
         self._before_sending = before_sending
+        self._price = price
         self._flights: dict[str, asyncio.Task[Reply]] = {}
+        self._identity = identity(inner.spec)
 
     async def complete(self, request: Request) -> Reply:
-        key = journal_key(self.spec, request)
+        key = journal_key(self._identity, request)
         reply = self._journal.get(key)
         if reply is not None:
             return reply
@@ -58,7 +78,12 @@ class JournaledModel:
         if self._before_sending is not None:
             await self._before_sending()
         reply = await self._inner.complete(request)
-        return await self._journal.put(key, self.spec.role, request.stage, request.messages, reply)
+        attached = attachments(request) if has_more(request) else ()
+        cost = cost_of_call(reply.cost_usd, reply.usage, self._price)
+        stored = self._journal.put(
+            key, self.spec.role, request.stage, request.messages, reply, attached=attached, cost_usd=cost
+        )
+        return await stored
 
     def _landed(self, key: str, flight: asyncio.Task[Reply]) -> None:
         del self._flights[key]

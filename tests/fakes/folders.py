@@ -19,8 +19,8 @@ import skillopt.files
 from skillopt.run.journal import Journal
 
 _CLOCK = re.compile(r"^time|^wall|wall_time|_s$|_at$|^timing$")
-# The folder's own path, and what a second process adds: its probes.
-_OF_THE_PROCESS = frozenset({"out_root", "requests"})
+# The folder's own path, and what a second process adds: its probes and what they cost.
+_OF_THE_PROCESS = frozenset({"out_root", "requests", "cost_summary"})
 _NOT_COMPARED = re.compile(r"^(\.lock|events\.jsonl|journal\.sqlite.*)$")
 
 

@@ -34,7 +34,7 @@ from skillopt.models.limiter import Limiter
 from skillopt.models.providers import ResolvedRole
 from skillopt.models.types import Attempt, ChatModel, Meter, ModelSpec, Reply, Request, Usage
 from skillopt.run.events import Listener
-from skillopt.run.journaled import journal_key
+from skillopt.run.journaled import identity, journal_key
 from skillopt.skill import Skill
 from skillopt.types import Role
 
@@ -177,7 +177,7 @@ class _Client:
         system = "".join(message.content for message in request.messages if message.role == "system")
         user = "\n".join(message.content for message in request.messages if message.role != "system")
         number = len(self._world.calls) if number < 0 else number
-        key = journal_key(self.spec, request)
+        key = journal_key(identity(self.spec), request)
         return Call(number, self.spec.role, request.stage, key, system, user, request, error)
 
 

@@ -6,11 +6,13 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 
 
+@lru_cache(maxsize=4096)  # an item is scored by three measures, again and again
 def normalize(text: str) -> str:
     """Lower case, without ASCII punctuation, without the words a, an, the, single spaces."""
     bare = text.lower().translate(_NO_PUNCTUATION)

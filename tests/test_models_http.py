@@ -15,11 +15,11 @@ import pytest
 from fakes.openai_server import BAD_BODY, CUT_BODY, HANG, RESET, FakeOpenAI, Received, Step, reply, status, text
 
 from skillopt.models.errors import ErrorKind, ModelError, StopRequested
-from skillopt.models.faults import Retries
+from skillopt.models.http import HttpChat, open_session
 from skillopt.models.limiter import Limiter
-from skillopt.models.openai import OpenAIChat, open_session
 from skillopt.models.probe import probe, probe_request
-from skillopt.models.providers import resolve_role
+from skillopt.models.resolve import resolve_role
+from skillopt.models.retries import Retries
 from skillopt.models.types import Attempt, Message, Reply, Request, Usage
 
 KEY = "the-secret-key"
@@ -55,7 +55,7 @@ class Bench:
         role = resolve_role("target", environ=environ, model="m", **settings)
         self.meter, self.limiter = Ledger(limit), Limiter({"target": workers})
         self.slept: list[float] = []
-        self.model = OpenAIChat(
+        self.model = HttpChat(
             role.spec,
             role.profile,
             role.api_key,
@@ -124,7 +124,7 @@ def test_without_a_key_no_key_is_sent() -> None:
     async def job(url: str) -> None:
         role = resolve_role("target", environ={}, base_url=url, model="m")
         async with open_session() as session:
-            await OpenAIChat.of(role, session, Limiter({"target": 1}), Ledger()).complete(ASK)
+            await HttpChat.of(role, session, Limiter({"target": 1}), Ledger()).complete(ASK)
 
     with FakeOpenAI([text("hi")]) as server:
         asyncio.run(job(server.url))
@@ -419,7 +419,7 @@ def test_a_proxy_is_used_when_there_is_one() -> None:
         environ = {"OPENAI_COMPATIBLE_BASE_URL": "http://model.example/v1", "HTTP_PROXY": url}
         role = resolve_role("target", environ=environ, model="m")
         async with open_session() as session:
-            return await OpenAIChat.of(role, session, Limiter({"target": 1}), Ledger()).complete(ASK)
+            return await HttpChat.of(role, session, Limiter({"target": 1}), Ledger()).complete(ASK)
 
     with FakeOpenAI([text("by proxy")]) as server:
         got = asyncio.run(job(server.url.removesuffix("/v1")))

@@ -1,30 +1,74 @@
-"""The one client for every endpoint that speaks OpenAI's chat protocol."""
+"""The one client for every endpoint that is spoken to over HTTP, whichever its protocol."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
-from typing import Literal, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, Protocol
 
 import aiohttp
 from yarl import URL
 
-from skillopt.models.faults import Retries, Tries, completion_room, learn, model_error, next_pause, read_response
+from skillopt.models import anthropic, chat, responses
+from skillopt.models.errors import ModelError
+from skillopt.models.faults import model_error, read_response
+from skillopt.models.lessons import completion_room, learn
 from skillopt.models.limiter import Limiter
-from skillopt.models.providers import Provider, ResolvedRole, chat_url
+from skillopt.models.profile import Auth, Provider, ResolvedRole
+from skillopt.models.profile import Protocol as ProtocolName
+from skillopt.models.retries import Retries, Tries, next_pause
 from skillopt.models.types import Attempt, Meter, ModelSpec, Reply, Request
-from skillopt.models.wire import NO_USAGE, Answered, Dialect, Fault, adaptations, request_body
+from skillopt.models.urls import operation_url
+from skillopt.models.wire import NO_USAGE, Answered, Dialect, Fault, adaptations
 
 RETRIES = Retries()
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A protocol: the path of its operation below a base URL, its functions, and headers of its own."""
+
+    path: str
+    request_body: Callable[[Request, ModelSpec, Provider, Dialect, int | None], bytes]
+    read_completion: Callable[[Any, Request], Answered | Fault]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+WIRES: Mapping[ProtocolName, Wire] = {
+    "chat": Wire("/chat/completions", chat.request_body, chat.read_completion),
+    "responses": Wire("/responses", responses.request_body, responses.read_completion),
+    "messages": Wire(
+        "/messages",
+        anthropic.request_body,
+        anthropic.read_completion,
+        {"anthropic-version": anthropic.VERSION},
+    ),
+}
+_KEY_HEADERS: Mapping[Auth, tuple[str, str]] = {
+    "bearer": ("Authorization", "Bearer "),
+    "api-key": ("api-key", ""),
+    "x-api-key": ("x-api-key", ""),
+}
+
+
+class Credential(Protocol):
+    """What authorises requests in place of a key."""
+
+    async def headers(self) -> Mapping[str, str]:
+        """The headers to send now. Raises ``ModelError`` (``auth``) when there are none to be had."""
+
+    def secrets(self) -> tuple[str, ...]:
+        """What has to be kept out of messages."""
 
 
 def open_session() -> aiohttp.ClientSession:
     """A session for all models of a process; call it inside the event loop and close it at the end.
 
     The limiter alone decides how many connections there are. The session reads no environment: that costs 0.4 ms a
-    request, so the proxy is worked out once a model (``providers.proxy_for``).
+    request, so the proxy is worked out once a model (``urls.proxy_for``).
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
@@ -34,10 +78,11 @@ def open_session() -> aiohttp.ClientSession:
     )
 
 
-class OpenAIChat:
+class HttpChat:
     """A ``ChatModel`` over HTTP. Share one instance between all callers of a role: it learns its server's dialect.
 
     ``base_url`` is where requests really go when that is not what identifies the model (a server on a port of the day).
+    ``max_tokens`` caps the completion tokens of every request, ``timeout`` (seconds) replaces that of every request.
     """
 
     def __init__(
@@ -52,25 +97,32 @@ class OpenAIChat:
         key_source: str = "",
         proxy: str | None = None,
         base_url: str | None = None,
+        max_tokens: int | None = None,
+        timeout: float | None = None,
+        credential: Credential | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         jitter: random.Random | None = None,
     ) -> None:
         self.spec = spec
         self._profile = profile
+        self._wire = WIRES[profile.protocol]
         self._api_key = api_key
         self._key_source = key_source
+        self._credential = credential
         self._session = session
         self._limiter = limiter
         self._meter = meter
         self._sleep = sleep
         self._draw = (jitter or random.Random()).random
-        self._url = URL(chat_url(base_url or spec.base_url))
+        self._url = URL(operation_url(base_url or spec.base_url, self._wire.path))
         self._shown_url = str(self._url.with_query(None))
         self._proxy = proxy
-        self._headers = {"Content-Type": "application/json"}
+        self._timeout = timeout
+        self._headers = {"Content-Type": "application/json", **self._wire.headers}
         if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._dialect = Dialect.of(profile)
+            name, before = _KEY_HEADERS[profile.auth]
+            self._headers[name] = f"{before}{api_key}"
+        self._asked = self._dialect = Dialect.of(profile, max_tokens)
         self._refused: set[Dialect] = set()
 
     @classmethod
@@ -82,8 +134,9 @@ class OpenAIChat:
         meter: Meter,
         *,
         base_url: str | None = None,
-    ) -> OpenAIChat:
-        """The client of a resolved role."""
+        credential: Credential | None = None,
+    ) -> HttpChat:
+        """The client of a resolved role. ``credential`` is due when the role has no key but tokens."""
         return cls(
             role.spec,
             role.profile,
@@ -94,12 +147,15 @@ class OpenAIChat:
             key_source=role.key_source,
             proxy=role.proxy,
             base_url=base_url,
+            max_tokens=role.max_tokens,
+            timeout=role.timeout,
+            credential=credential,
         )
 
     @property
     def adaptations(self) -> tuple[str, ...]:
         """What the server made the client do otherwise than asked, in words; empty when nothing."""
-        return adaptations(Dialect.of(self._profile), self._dialect)
+        return adaptations(self._asked, self._dialect)
 
     async def complete(self, request: Request, retries: Retries = RETRIES) -> Reply:
         """One complete reply, after at most as many requests as ``retries`` allows.
@@ -107,13 +163,14 @@ class OpenAIChat:
         Requests that only taught the dialect are not counted among them. Raises ``ModelError`` and ``StopRequested``.
         """
         clock = asyncio.get_running_loop().time
-        timeout = aiohttp.ClientTimeout(total=request.timeout, connect=min(retries.connect, request.timeout))
+        seconds = retries.timeout or self._timeout or request.timeout
+        timeout = aiohttp.ClientTimeout(total=seconds, connect=min(retries.connect, seconds))
         tries = Tries(started=clock())
         room: int | None = None
         while True:
             result, dialect, body = await self._send(request, room, timeout)
             if isinstance(result, Answered):
-                return Reply(result.text, result.usage)
+                return Reply(result.text, result.usage, tool_calls=result.tool_calls)
             tries.book(result, clock())
             if result.then == "rewrite":
                 if self._learns(dialect, body, result):
@@ -122,20 +179,21 @@ class OpenAIChat:
                     continue
             pause = next_pause(result, tries, retries, clock(), self._limiter.last_success, self._draw())
             if pause is None:
-                raise model_error(result, self.spec, self._shown_url, self._api_key, self._key_source, tries.requests)
+                raise self._error(result, tries.requests)
             await self._sleep(pause)
 
     async def _send(self, request: Request, room: int | None, timeout: aiohttp.ClientTimeout) -> _Sent:
         """One HTTP request, admitted before it starts and booked when it has ended in whatever way."""
         role = self.spec.role
+        headers = self._headers if self._credential is None else await self._authorised(self._credential)
         async with self._limiter.slot(role, request.priority) as slot:
             self._meter.admit()
             dialect = self._dialect  # as it is now: while this call waited for its place, another may have learnt
             kind, usage = "cancelled", NO_USAGE
             started = time.perf_counter()
             try:
-                body = request_body(request, self.spec, self._profile, dialect, room)
-                result = await self._post(request, body, timeout)
+                body = self._wire.request_body(request, self.spec, self._profile, dialect, room)
+                result = await self._post(request, body, headers, timeout)
                 kind, usage = ("ok" if isinstance(result, Answered) else result.kind), result.usage
                 if isinstance(result, Answered) or result.status == 200:
                     slot.succeeded()
@@ -145,18 +203,28 @@ class OpenAIChat:
             finally:
                 self._meter.record(Attempt(role, request.stage, kind, usage, time.perf_counter() - started))
 
-    async def _post(self, request: Request, body: bytes, timeout: aiohttp.ClientTimeout) -> Answered | Fault:
+    async def _authorised(self, credential: Credential) -> Mapping[str, str]:
+        try:
+            return {**self._headers, **await credential.headers()}
+        except ModelError as error:
+            where = f"{self.spec.role} model {self.spec.model!r} at {self._shown_url}"
+            raise ModelError(error.kind, f"{where}: {error.args[0]}") from None
+
+    async def _post(
+        self, request: Request, body: bytes, headers: Mapping[str, str], timeout: aiohttp.ClientTimeout
+    ) -> Answered | Fault:
         try:
             async with self._session.post(
                 self._url,
                 data=body,
-                headers=self._headers,
+                headers=headers,
                 timeout=timeout,
                 proxy=self._proxy,
                 allow_redirects=False,  # the key is for this host only
             ) as response:
                 raw = await response.read()
-                return read_response(response.status, response.headers, raw, request, time.time())
+                read = self._wire.read_completion
+                return read_response(response.status, response.headers, raw, request, time.time(), read)
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
             return _transport_fault(error, timeout)
 
@@ -173,6 +241,14 @@ class OpenAIChat:
         self._refused.add(dialect)
         self._dialect = learnt
         return True
+
+    def _error(self, fault: Fault, requests: int) -> ModelError:
+        source = self._key_source
+        if self._credential is not None:
+            source = "the sign-in at Azure"
+            for secret in self._credential.secrets():
+                fault = replace(fault, message=fault.message.replace(secret, "***"))
+        return model_error(fault, self.spec, self._shown_url, self._api_key, source, requests)
 
 
 class _Sent(NamedTuple):

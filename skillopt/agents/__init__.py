@@ -1,0 +1,1 @@
+"""Agent programs (Codex, Claude Code, Cursor, Copilot) as models: one run of a program is one call."""
