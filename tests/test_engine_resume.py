@@ -111,11 +111,13 @@ class Blow(BaseException):
 @pytest.mark.parametrize("at", [1, 5, 9, 14, 19, 23, 28, 33, 41, 55, 70])
 def test_an_error_at_a_write_leaves_a_folder_that_goes_on(tmp_path: Path, error: BaseException, at: int) -> None:
     left = [at]
+    failed = []
     transaction, replace = Journal._transaction, os.replace
 
     def counted(writing: str) -> None:
         left[0] -= 1
         if left[0] == 0:
+            failed.append(writing)
             raise JournalWriteError(str(error)) if writing == "journal" and isinstance(error, OSError) else error
 
     def failing_transaction(journal: Journal, statements: Any) -> None:
@@ -130,8 +132,12 @@ def test_an_error_at_a_write_leaves_a_folder_that_goes_on(tmp_path: Path, error:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Journal, "_transaction", failing_transaction)
         patch.setattr(skillopt.files.os, "replace", failing_replace)
-        with pytest.raises(type(error)):
+        try:
             run(world, root, SMALL)
+        except type(error):
+            pass
+        else:  # files that are rendered behind the requests of the next stage are tried again
+            assert failed == ["file"]
     held = {key for key, *_ in stored(root)["replies"]}
     again = small_world()
     assert run(again, root, SMALL).reason == "completed"

@@ -65,7 +65,9 @@ def _bounds(ge: float | None, gt: float | None, le: float | None) -> str:
 class Section(BaseModel):
     """A section of the configuration: frozen, and no key but its own. Its values are read by ``read_value``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=(), defer_build=True
+    )
 
     @field_validator("*", mode="before")
     @classmethod

@@ -65,7 +65,8 @@ async def close_epoch(context: Context, passes: Passes, state: RunState, epoch: 
         context.events.emit("meta_skill_done", epoch=epoch.epoch, action=result["action"])
     state = state.but(epoch_start=state.current, buffer=())
     files |= state_files(context.config, state)
-    context.folder.commit(f"epoch_{epoch.epoch:02d}", {"state": state.model_dump()}, files, scope.keys)
+    record = {"state": state.model_dump()}
+    context.folder.commit(f"epoch_{epoch.epoch:02d}", record, files, scope.keys, behind=True)
     return state
 
 

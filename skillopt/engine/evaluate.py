@@ -56,6 +56,10 @@ def mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
+_LAUNCHED_AT_ONCE = 32
+"""Items whose prompts are made before their requests are sent: with all of a large split, endpoints would wait."""
+
+
 class ErrorGuard:
     """Ends a run once more than ``max_rate`` of a pass of ``size`` calls could not be measured."""
 
@@ -103,11 +107,14 @@ async def rollouts_in_order(
             guard.failed(rollout.outcome)
         return rollout
 
-    tasks = [asyncio.ensure_future(roll(item)) for item in items]
+    tasks: list[asyncio.Task[Rollout]] = []
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    for task in tasks:
-        task.add_done_callback(lambda done: _pass_on_error(done, failed))
     try:
+        for item in items:
+            tasks.append(asyncio.ensure_future(roll(item)))
+            tasks[-1].add_done_callback(lambda done: _pass_on_error(done, failed))
+            if len(tasks) % _LAUNCHED_AT_ONCE == 0:
+                await asyncio.sleep(0)
         for task in tasks:
             if not task.done():
                 waiting: set[asyncio.Future[Any]] = {task, failed}

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
-from skillopt.concurrency import gather_all
+from skillopt.concurrency import cancel_all, gather_all
 from skillopt.config import Config
 from skillopt.models.azure import AzureToken
 from skillopt.models.errors import ModelError
@@ -80,14 +80,18 @@ async def journaled(
     folder: RunFolder,
     grace: float,
     prices: Mapping[Role, Price | None] | None = None,
+    *,
+    probe_now: bool = False,
 ) -> AsyncIterator[Models]:
     """The models by role, each behind the journal of the run, which books what a reply costs by ``prices``.
 
-    Before the first request of either, every role is probed; where all answers are in the journal, nothing is sent.
-    Requests in flight when the context ends are waited for and kept, up to ``grace`` seconds: they are paid.
+    Before the first request of either, every role is probed: as soon as it can be (``probe_now``, for work that is
+    sure to ask), or when there is a request to send, so that nothing is sent where the journal has all answers. Requests in flight when the context ends are waited for and kept, up to ``grace`` seconds: they are paid.
     """
     async with clients as opened:
         check = RoleCheck(opened)
+        if probe_now:
+            check.start()
         costs = prices or {}
         models = {
             role: JournaledModel(client, folder.journal, check, costs.get(role)) for role, client in opened.items()
@@ -95,20 +99,28 @@ async def journaled(
         try:
             yield models
         finally:
+            await check.close()
             await asyncio.gather(*(model.drain(grace) for model in models.values()))
 
 
 class RoleCheck:
-    """One short call a role, all at once, the first time that it is awaited. Raises ``RoleError`` when one fails."""
+    """One short call a role, all at once, when it is started or first awaited. Raises ``RoleError`` when one fails."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._done: asyncio.Future[list[None]] | None = None
 
-    async def __call__(self) -> None:
+    def start(self) -> asyncio.Future[list[None]]:
         if self._done is None:
             self._done = asyncio.ensure_future(gather_all(_check(*each) for each in self._clients.items()))
-        await asyncio.shield(self._done)
+        return self._done
+
+    async def __call__(self) -> None:
+        await asyncio.shield(self.start())
+
+    async def close(self) -> None:
+        """Ends what nobody waits for any more."""
+        await cancel_all([self._done] if self._done is not None else [])
 
 
 async def _check(role: Role, client: ChatModel) -> None:

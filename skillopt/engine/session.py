@@ -19,7 +19,6 @@ from skillopt.engine.prepare import Prepared, thinking_modes
 from skillopt.engine.resume import TRAINING, open_run
 from skillopt.engine.state import RunState
 from skillopt.engine.summary import summarise
-from skillopt.engine.trainer import Trainer
 from skillopt.models.errors import ModelError, StopRequested
 from skillopt.run.events import EventLog, Events, Listener
 from skillopt.run.folder import FINISH, RunFolder, dump_json
@@ -27,6 +26,9 @@ from skillopt.run.spend import Caps, SpendMeter
 from skillopt.skill import Skill
 
 T = TypeVar("T")
+
+_HEAD_START = 0.005
+"""Seconds in which the probes have been sent."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,10 @@ async def _train(
         folder.commit("start", {}, {"best_skill.md": prepared.skill.to_bytes()})
     try:
         clients = connect(config, prepared.roles, meter, environ, _say(events))
-        async with journaled(clients, folder, grace_of(config), prepared.prices) as models:
+        async with journaled(clients, folder, grace_of(config), prepared.prices, probe_now=True) as models:
+            await asyncio.sleep(_HEAD_START)
+            from skillopt.engine.trainer import Trainer  # while the probes are on their way: it takes a while too
+
             context = Context(config, prepared.env, prepared.items, folder, models, meter, events, prepared.steps)
             async with Passes(context) as passes:
                 trainer = Trainer(context, passes, prepared.plan, prepared.skill)

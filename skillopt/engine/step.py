@@ -254,7 +254,8 @@ def commit_step(context: Context, proposal: Proposal, judgement: Judgement) -> R
     files[f"steps/{name}/step_record.json"] = dump_json(row)
     files |= state_files(config, state) | {"history.json": dump_json(rows)} | lr_history(rows)
     context.meter.save()
-    context.folder.commit(name, {"row": row, "state": state.model_dump()}, files, proposal.scope.keys)
+    record = {"row": row, "state": state.model_dump()}
+    context.folder.commit(name, record, files, proposal.scope.keys, behind=True)
     if judgement.verdict is not None:
         emit_verdict(context, proposal.plan.step, judgement)
     spent = {"tokens": context.meter.tokens, "cost_usd": context.meter.cost_usd}

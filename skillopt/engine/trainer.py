@@ -88,7 +88,7 @@ class Trainer:
             record = {"scores": scores}
             files = pass_files(context, "selection_eval_baseline", done)
             files |= state_files(context.config, state.but(current_scores=scores, best_scores=scores))
-            context.folder.commit(BASELINE, record, files, done.scope.keys)
+            context.folder.commit(BASELINE, record, files, done.scope.keys, behind=True)
             hard, soft = means(scores)
             context.events.emit("baseline_done", hard=hard, soft=soft, errors=done.evaluation.errors, n=len(scores))
         scores = {"current_scores": record["scores"], "best_scores": record["scores"]}

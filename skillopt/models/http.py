@@ -15,7 +15,6 @@ from yarl import URL
 from skillopt.models import anthropic, chat, responses
 from skillopt.models.errors import ModelError
 from skillopt.models.faults import model_error, read_response
-from skillopt.models.lessons import completion_room, learn
 from skillopt.models.limiter import Limiter
 from skillopt.models.profile import Auth, Provider, ResolvedRole
 from skillopt.models.profile import Protocol as ProtocolName
@@ -173,7 +172,9 @@ class HttpChat:
                 return Reply(result.text, result.usage, tool_calls=result.tool_calls)
             tries.book(result, clock())
             if result.then == "rewrite":
-                if self._learns(dialect, body, result):
+                from skillopt.models.lessons import completion_room, learn  # few runs meet a refusal
+
+                if self._learns(dialect, learn(dialect, body, result)):
                     continue
                 if room is None and (room := completion_room(result.message)) is not None:
                     continue
@@ -228,14 +229,13 @@ class HttpChat:
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
             return _transport_fault(error, timeout)
 
-    def _learns(self, dialect: Dialect, body: bytes, fault: Fault) -> bool:
-        """Whether to send again in another dialect than the one that met ``fault``.
+    def _learns(self, dialect: Dialect, learnt: Dialect | None) -> bool:
+        """Whether to send again in another dialect than ``dialect``, whose refusal suggests ``learnt``.
 
         What is learnt holds for all later requests, and no dialect is tried again once it was refused.
         """
         if self._dialect != dialect:  # learnt by another call while this one was on its way
             return True
-        learnt = learn(dialect, body, fault)
         if learnt is None or learnt in self._refused:
             return False
         self._refused.add(dialect)

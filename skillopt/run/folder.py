@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ ENDS = (TEST, FINISH)
 _OURS = ("config.json", "summary.json", "history.json", "best_skill.md", "results.jsonl", "skills", "steps")
 # Files that a person or a script opens first: worth an fsync each. All others can be rendered again.
 _DURABLE = ("history.json", "runtime_state.json", "summary.json", "best_skill.md", "config.json")
+
+
+_BEHIND = 0.01
+"""Seconds in which the next stage has sent its requests."""
 
 
 class FolderError(ValueError):
@@ -41,10 +46,11 @@ class RunFolder:
     """
 
     def __init__(self, root: Path, mask: Callable[[str], str] = lambda text: text) -> None:
-        _refuse_foreign(root)
+        refuse_foreign(root)
         root.mkdir(parents=True, exist_ok=True)
         self.root = root
         self._mask = mask
+        self._waiting: dict[str, bytes] = {}
         self._lock = FileLock(root / ".lock")
         try:
             self._lock.acquire(timeout=0)
@@ -58,6 +64,7 @@ class RunFolder:
 
     def close(self) -> None:
         try:
+            self._render_waiting()
             self.journal.close()
         finally:
             self._lock.release()
@@ -69,12 +76,23 @@ class RunFolder:
         self.close()
 
     def commit(
-        self, name: str, record: Mapping[str, Any], files: Mapping[str, bytes], keys: Iterable[str] = ()
+        self,
+        name: str,
+        record: Mapping[str, Any],
+        files: Mapping[str, bytes],
+        keys: Iterable[str] = (),
+        *,
+        behind: bool = False,
     ) -> None:
-        """Commits the record with its files, charges it with ``keys``, then renders the files."""
+        """Commits the record with its files, charges it with ``keys``, then renders the files: at once, or ``behind``
+        the requests that the event loop can send meanwhile, and before whatever is written next."""
         masked = {path: self._mask(content.decode()).encode() for path, content in files.items()}
         self.journal.commit(name, record, masked, keys)
-        self._render(masked.items())
+        self._waiting |= masked
+        if behind:
+            asyncio.get_running_loop().call_later(_BEHIND, self._render_behind)
+        else:
+            self._render_waiting()
 
     def remove(self, paths: Iterable[str]) -> None:
         """Takes committed files away, from the journal and from the folder."""
@@ -85,6 +103,7 @@ class RunFolder:
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """Writes files that no commit holds: views of a run that is not finished."""
+        self._render_waiting()
         self._render((path, self._mask(content.decode()).encode()) for path, content in files.items())
 
     def restore(self) -> int:
@@ -93,11 +112,20 @@ class RunFolder:
         remove_temporaries(self.root, {Path(), *(Path(path).parent for path, _ in files)})
         return self._render(files)
 
+    def _render_behind(self) -> None:
+        with suppress(OSError):  # it is tried again with the next commit, which can tell
+            self._render_waiting()
+
+    def _render_waiting(self) -> None:
+        self._render(self._waiting.items())
+        self._waiting = {}
+
     def _render(self, files: Iterable[tuple[str, bytes]]) -> int:
         return sum(write_changed(self.root / path, content, durable=path in _DURABLE) for path, content in files)
 
 
-def _refuse_foreign(root: Path) -> None:
+def refuse_foreign(root: Path) -> None:
+    """Raises ``FolderError`` when no run may write in ``root``. Reads only."""
     if root.exists() and not root.is_dir():
         raise FolderError(f"{root} is a file; out_root must name a folder")
     if (root / JOURNAL).exists():
