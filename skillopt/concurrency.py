@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -28,8 +28,8 @@ async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         await cancel_all(tasks)
 
 
-async def gather_both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """Two coroutines of different results at once, under the same rule."""
+async def gather_both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
+    """Two coroutines (or tasks) of different results at once, under the same rule."""
     tasks = asyncio.ensure_future(first), asyncio.ensure_future(second)
     try:
         return await asyncio.gather(*tasks)

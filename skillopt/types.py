@@ -7,6 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
+SPLIT_ALIASES: Mapping[str, Split] = {
+    "train": "train",
+    "val": "val",
+    "valid_seen": "val",
+    "selection": "val",
+    "test": "test",
+    "valid_unseen": "test",
+}
+"""The names that a split goes by."""
 Role = Literal["target", "optimizer"]
 ScoredStatus = Literal["ok", "wrong_format", "agent_error"]
 FailedStatus = Literal["infra_error", "timeout"]
@@ -25,6 +35,15 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that belongs to a task. A chat target is shown pictures; an agent finds all of them in its workspace."""
+
+    name: str
+    media_type: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """What a target is asked for one item, before the skill is added.
 
@@ -37,6 +56,7 @@ class Task:
     user: str
     answer_tag: str | None = "answer"
     grammar: str | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

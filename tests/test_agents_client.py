@@ -21,6 +21,7 @@ from skillopt.agents.check import check_program, missing_flags
 from skillopt.agents.process import Limits
 from skillopt.agents.sandbox import Sandbox, find_sandbox
 from skillopt.agents.table import CLIS
+from skillopt.concurrency import run
 from skillopt.models.errors import ModelError
 from skillopt.models.types import File, Image, Message, Reply, Request, Tool, Usage
 
@@ -39,7 +40,7 @@ def bin_(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(made: Bench, request: Request = ASK) -> Reply:
-    return asyncio.run(made.model.complete(request))
+    return run(made.model.complete(request))
 
 
 def fails(made: Bench, request: Request = ASK) -> ModelError:
@@ -311,7 +312,7 @@ def test_ctrl_c_ends_it_and_books_it(bin_: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(go())
+    run(go())
     assert made.meter.kinds == ["cancelled"]
     assert with_word(word) == []
     assert made.limiter.state().in_flight == 0
@@ -325,7 +326,7 @@ def test_thirty_two_at_once(bin_: Path) -> None:
         return await asyncio.gather(*(made.model.complete(request) for request in requests))
 
     before = set(psutil.Process().children(recursive=True))
-    replies = asyncio.run(go())
+    replies = run(go())
     assert [int(reply.text.split()[0]) for reply in replies] == list(range(32))
     assert made.meter.kinds == ["ok"] * 32
     assert set(psutil.Process().children(recursive=True)) <= before
@@ -373,7 +374,7 @@ def test_nothing_leads_to_the_run_the_data_or_the_users_keys(bin_: Path, tmp_pat
 
 
 def bubblewrap() -> Sandbox:
-    return asyncio.run(find_sandbox(os.environ))
+    return run(find_sandbox(os.environ))
 
 
 needs_bubblewrap = pytest.mark.skipif(not bubblewrap().program, reason=bubblewrap().isolation)
@@ -391,6 +392,36 @@ def test_with_bubblewrap_they_cannot_be_read_at_all(bin_: Path, tmp_path: Path, 
     assert not set(home or ()) & {".ssh", ".bashrc", ".codex", ".claude", ".aws"}
     assert one
     assert boxed["home"] == [".codex/auth.json"]
+
+
+@needs_bubblewrap
+def test_what_is_hidden_is_so_beside_the_program_and_behind_a_link(tmp_path: Path) -> None:
+    """Where a program stands in the project of the user, or is reached through a link into it."""
+    project = tmp_path / "project"
+    install(project)
+    (project / "data").mkdir()
+    for name in ("data/items.json", "gold.json", "open.txt"):
+        (project / name).write_text("private")
+    (tmp_path / "link").symlink_to(project)
+    hidden = (project / "data", project / "gold.json")
+    for folder in (project, tmp_path / "link"):
+        paths = [str(folder / name) for name in ("data/items.json", "data", "gold.json", "open.txt")]
+        made = bench(folder, "codex_exec", {"probe": paths}, sandbox=bubblewrap(), hidden=hidden)
+        assert list(json.loads(ask(made).text)["files"].values()) == [None, [], None, "private"]
+
+
+@needs_bubblewrap
+def test_a_program_in_a_hidden_folder_still_runs(tmp_path: Path) -> None:
+    install(tmp_path / "run")
+    (tmp_path / "run/items.json").write_text("private")
+    program = tmp_path / "run/tool"
+    program.write_text(f"#!/bin/sh\ncat {tmp_path}/run/items.json\nls {tmp_path}/run >&2\nexit 3\n")
+    program.chmod(0o755)
+    made = bench(tmp_path / "run", "codex_exec", program=str(program), sandbox=bubblewrap(), hidden=(tmp_path / "run",))
+    said = str(fails(made))
+    assert "exit status 3" in said
+    assert "private" not in said
+    assert "items.json: No such file" in said
 
 
 @needs_bubblewrap
@@ -480,7 +511,7 @@ def test_a_chat_sends_it_the_very_messages(bin_: Path, provider: str, agent: boo
 
 @pytest.mark.parametrize("provider", sorted(set(PROVIDERS) - {"claude_chat", "copilot_chat"}))
 def test_a_program_that_is_as_it_should_be(bin_: Path, provider: str) -> None:
-    report = asyncio.run(check_program(CLIS[provider], "", {"PATH": f"{bin_}:{os.defpath}"}))
+    report = run(check_program(CLIS[provider], "", {"PATH": f"{bin_}:{os.defpath}"}))
     assert report.problems == ()
     assert report.path == str(bin_ / PROGRAMS[provider])
     assert report.version[0].isdigit()
@@ -489,14 +520,29 @@ def test_a_program_that_is_as_it_should_be(bin_: Path, provider: str) -> None:
 def test_programs_that_are_not(bin_: Path, tmp_path: Path) -> None:
     environ = {"PATH": f"{bin_}:{os.defpath}"}
     cli = CLIS["codex_exec"]
-    old = asyncio.run(check_program(cli, "", environ, {"STANDIN_HIDE": "--json --ephemeral"}))
+    old = run(check_program(cli, "", environ, {"STANDIN_HIDE": "--json --ephemeral"}))
     assert "does not know --json, --ephemeral" in old.problems[0]
     assert cli.install in old.problems[0]
-    missing = asyncio.run(check_program(cli, "", {"PATH": str(tmp_path)}))
+    missing = run(check_program(cli, "", {"PATH": str(tmp_path)}))
     assert "install it" in missing.problems[0]
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho no >&2\nexit 4\n")
     broken.chmod(0o755)
-    failed = asyncio.run(check_program(cli, str(broken), environ))
+    failed = run(check_program(cli, str(broken), environ))
     assert "exit status 4" in failed.problems[0]
     assert missing_flags(CLIS["claude_chat"], "--print-x --verbose", "claude", "1.0")[0].startswith("Claude Code")
+
+
+@needs_bubblewrap
+def test_a_shim_that_would_not_find_its_program_in_the_sandbox(bin_: Path, tmp_path: Path) -> None:
+    shim = tmp_path / "codex"
+    shim.write_text(f'#!/bin/sh\nexec {bin_}/codex "$@"\n')
+    shim.chmod(0o755)
+    for program, problems in ((shim, 1), (bin_ / "codex", 0)):
+        environ = {"PATH": os.defpath}
+        report = run(check_program(CLIS["codex_exec"], str(program), environ, sandbox=bubblewrap()))
+        assert len(report.problems) == problems
+    missing = run(check_program(CLIS["codex_exec"], str(shim), environ, sandbox=bubblewrap())).problems[0]
+    assert "if it is a shim" in missing
+    assert "not found" in missing
+    assert run(check_program(CLIS["codex_exec"], str(shim), environ)).problems == ()

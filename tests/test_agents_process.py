@@ -8,10 +8,12 @@ import secrets
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from skillopt import concurrency
 from skillopt.agents.process import MIB, Finished, Limits, run_process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is the system that ends a tree of processes")
@@ -29,12 +31,22 @@ time.sleep(float(sys.argv[3]))
 """
 
 
+LOOPS = pytest.mark.parametrize("loop", [asyncio.run, concurrency.run], ids=["asyncio", "ours"])
+
+
 def run(
-    code: str, *arguments: str, stdin: bytes = b"", timeout: float = 20.0, limits: Limits | None = None
+    code: str,
+    *arguments: str,
+    stdin: bytes = b"",
+    timeout: float = 20.0,
+    limits: Limits | None = None,
+    loop: Any = concurrency.run,
 ) -> Finished:
     argv = [sys.executable, "-c", code, *arguments]
     environment = {"PATH": os.defpath}
-    return asyncio.run(run_process(argv, stdin=stdin, cwd=Path.cwd(), env=environment, timeout=timeout, limits=limits))
+    work = run_process(argv, stdin=stdin, cwd=Path.cwd(), env=environment, timeout=timeout, limits=limits)
+    done: Finished = loop(work)
+    return done
 
 
 def with_word(word: str) -> list[int]:
@@ -46,18 +58,29 @@ def with_word(word: str) -> list[int]:
     return found
 
 
-def test_input_output_and_exit_status() -> None:
+@LOOPS
+def test_input_output_and_exit_status(loop: Any) -> None:
     done = run(
         "import sys; t = sys.stdin.read(); print(len(t)); print(t[:3], file=sys.stderr); sys.exit(7)",
         stdin=b"x" * 300_000,
+        loop=loop,
     )
     assert (done.returncode, done.stdout, done.stderr) == (7, b"300000\n", b"xxx\n")
     assert not done.timed_out
     assert not done.overflowed
 
 
-def test_a_program_that_does_not_read_its_input() -> None:
-    assert run("print('done')", stdin=b"x" * 2_000_000).stdout == b"done\n"
+@LOOPS
+def test_a_program_that_does_not_read_its_input(loop: Any) -> None:
+    assert run("print('done')", stdin=b"x" * 2_000_000, loop=loop).stdout == b"done\n"
+
+
+@LOOPS
+@pytest.mark.parametrize("stdin", [b"", b"x" * 300_000])
+def test_a_program_that_has_ended_before_it_is_given_anything(loop: Any, stdin: bytes) -> None:
+    for _ in range(10):
+        work = run_process(["/bin/sh", "-c", "exit 4"], stdin=stdin, cwd=Path.cwd(), env={}, timeout=5)
+        assert loop(work).returncode == 4
 
 
 def test_both_streams_are_read_at_once() -> None:
@@ -66,8 +89,8 @@ def test_both_streams_are_read_at_once() -> None:
 
 
 def test_a_missing_program_is_an_os_error() -> None:
-    with pytest.raises(OSError, match="no-such-program"):
-        asyncio.run(run_process(["no-such-program"], stdin=b"", cwd=Path.cwd(), env={}, timeout=5))
+    with pytest.raises(OSError, match="No such file"):
+        concurrency.run(run_process(["no-such-program"], stdin=b"", cwd=Path.cwd(), env={}, timeout=5))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are found through /proc")
@@ -110,7 +133,7 @@ def test_cancellation_ends_the_whole_tree() -> None:
             await task
 
     started = time.monotonic()
-    asyncio.run(go())
+    concurrency.run(go())
     assert time.monotonic() - started < 4.0
     assert with_word(word) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,8 @@ USAGES = [
         None,
     ),
     (CURSOR, {"type": "result", "result": "x"}, None, None),
+    (CLAUDE, {"type": "result", "result": "x", "total_cost_usd": math.inf}, None, None),
+    (CODEX, {"type": "turn.completed", "usage": {"input_tokens": 10**30, "output_tokens": 2}}, Usage(0, 2), None),
     (COPILOT, data("assistant.usage", inputTokens=5, outputTokens=6, cacheReadTokens=2), Usage(5, 6, 2), None),
 ]
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,7 +21,7 @@ from skillopt.agents.cursor import CURSOR
 from skillopt.agents.environment import Credentials, child_environment, credentials, named_files
 from skillopt.agents.login import config_directory, copy_login, give_back, has_login
 from skillopt.agents.sandbox import Sandbox, find_sandbox, installation
-from skillopt.agents.workspace import Workspace, WorkspaceError, collect, open_workspace
+from skillopt.agents.workspace import Workspace, WorkspaceError, collect, open_workspace, remove_abandoned
 from skillopt.models.types import File
 
 # Workspace
@@ -46,6 +47,21 @@ def test_it_goes_away_after_an_error_too() -> None:
     assert not space.root.exists()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="nothing is locked there")
+def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = "import os, sys, tempfile; tempfile.tempdir = sys.argv[1]; from skillopt.agents import workspace\n"
+    code += (
+        "with workspace.open_workspace(()) as space: (space.home / 'login').write_text('x'); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    (tmp_path / "skillopt-of-somebody").mkdir()
+    with open_workspace(()) as space:
+        assert len(list(tmp_path.glob("skillopt-*/home"))) == 2
+        remove_abandoned()
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([space.root.name, "skillopt-of-somebody"])
+
+
 @pytest.mark.parametrize("path", ["", "/etc/x", "../x", "a/../x", "a//b", "./a", "a\\b", "C:/x", "a\0b"])
 def test_paths_that_leave_it_are_refused(path: str) -> None:
     with pytest.raises(WorkspaceError, match="relative"), open_workspace((File(path, b""),)):
@@ -62,6 +78,10 @@ def test_it_is_outside_of_the_run_folder(tmp_path: Path, monkeypatch: pytest.Mon
     if os.name != "nt":
         with open_workspace((), [tmp_path]) as space:
             assert tmp_path.resolve() not in space.root.resolve().parents
+    (tmp_path / "inner" / "data.json").write_text("[]")
+    if os.name != "nt":
+        with open_workspace((), [tmp_path / "inner" / "data.json"]) as space:
+            assert (tmp_path / "inner").resolve() not in space.root.resolve().parents
     with pytest.raises(WorkspaceError, match="TMPDIR"), open_workspace((), [Path(tmp_path.anchor)]):
         pass
 

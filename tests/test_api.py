@@ -16,7 +16,7 @@ from fakes.openai_server import FakeOpenAI, Received, Step, status, text
 from fakes.world import RULES, SEED_SKILL, World, play, stage_of
 
 import skillopt
-from skillopt.models.providers import ProviderError
+from skillopt.models.errors import ProviderError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 KEY = "sk-fake-0123456789abcdef"

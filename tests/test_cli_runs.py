@@ -361,6 +361,40 @@ def test_a_moved_run_goes_on_where_it_lies_now(finished: Finished, tmp_path: Pat
     assert f"Output saved to: {moved}" in ran.out
 
 
+def test_a_run_with_relative_paths_goes_on_from_another_folder(
+    split: Path, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(world())
+    (tmp_path / "first.md").write_text("# First\n", encoding="utf-8")
+    words = train_words(Path("split"), "run", "--skill_init", "first.md", "budget.max_calls=5")
+    assert skillopt(*words).status == 0
+    stored = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))
+    assert (stored["split_dir"], stored["skill_init"]) == (str(split), str(tmp_path / "first.md"))
+    (tmp_path / "far").mkdir()
+    monkeypatch.chdir(tmp_path / "far")
+    ran = skillopt("resume", "../run", "budget.max_calls=null")
+    assert (ran.status, ran.err) == (0, "")
+    assert "best_score=1.0000" in ran.out
+
+
+def test_splits_are_cut_into_the_folder_only_when_it_is_the_runs(split: Path, serve: Serve, tmp_path: Path) -> None:
+    serve(world())
+    files = [next((split / name).glob("*")) for name in ("train", "val", "test")]
+    rows = [row for file in files for row in json.loads(file.read_text(encoding="utf-8"))]
+    (tmp_path / "all.json").write_text(json.dumps(rows), encoding="utf-8")
+    ratio = ["--split_mode", "ratio", "--data_path", "all.json", "--split_output_dir", "cut"]
+    words = [*train_words(split, "run"), *ratio]
+    assert skillopt(*words, "--dry-run").status == 0
+    assert not (tmp_path / "cut").exists()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}")
+    assert skillopt(*words).status == 2
+    assert not (tmp_path / "cut").exists()
+    (tmp_path / "run" / "config.json").unlink()
+    assert skillopt(*words, "budget.max_calls=2").status == 0
+    assert (tmp_path / "cut" / "split_manifest.json").is_file()
+
+
 def test_the_demo_runs_once_and_takes_overrides(
     split: Path, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,16 @@ def test_unknown_arguments(argv: list[str], capsys: pytest.CaptureFixture[str]) 
     assert ("did you mean --batch" in error) is argv[0].startswith("--batch")
 
 
+@pytest.mark.parametrize("argv", [["--api_key", "sk-secret"], ["--api_key=sk-secret"], ["-k", "sk-secret", "stray"]])
+def test_the_value_of_an_unknown_option_is_not_shown(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed("train", *argv)
+    error = capsys.readouterr().err
+    assert "sk-secret" not in error
+    assert argv[0].partition("=")[0] in error
+    assert ("stray" in error) is ("stray" in argv)
+
+
 def test_config_is_needed_to_train_and_skill_to_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
     for command, needed in (("train", "--config"), ("eval", "--skill")):
         with pytest.raises(SystemExit):

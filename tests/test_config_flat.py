@@ -146,9 +146,15 @@ MAY_DIFFER = {
     "runtime.resume_policy": "fork",
     "runtime.max_error_rate": "0.5",
     "logging.predictions": "all",
+    "logging.trackers": "[mlflow, wandb]",
+    "logging.tracker_prefix": "lab/",
     "env.workers": "3",
     "gradient.analyst_workers": "3",
     "env.out_root": "elsewhere",
+    "env.skill_init": "s.md",
+    "env.split_dir": "d",
+    "env.data_path": "all.json",
+    "env.split_output_dir": "cut",
     **{f"model.{role}qwen_chat_timeout_seconds": "5" for role in ("", "optimizer_", "target_")},
     "model.copilot_chat_timeout": "5",
     **{f"model.{name}_exec_path": "/bin/x" for name in ("codex", "claude_code", "cursor", "copilot")},
@@ -162,8 +168,6 @@ MATTERS = {
     "evaluation.use_gate": "false",
     "evaluation.eval_test": "false",
     "env.limit": "9",
-    "env.split_dir": "d",
-    "env.skill_init": "s.md",
     "env.max_completion_tokens": "null",
     "model.target": "other",
     "model.backend": "local",
@@ -206,6 +210,7 @@ def test_the_difference_is_shown_with_both_values() -> None:
         "a.removed_key: 3 -> null",
     ]
     assert explain_difference(new, new) == []
-    assert explain_difference({"env.split_dir": "", "model.base_url": None}, {"env.split_dir": "x"}) == [
-        'env.split_dir: "" -> x'
+    assert explain_difference({"model.target": "", "model.base_url": None}, {"model.target": "x"}) == [
+        'model.target: "" -> x'
     ]
+    assert explain_difference({"env.split_dir": "a"}, {}) == [], "paths counted in earlier versions"

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import trackers
 from fakes.folders import read_json, rows
 from fakes.world import DEFAULTS, ENVIRON, Call, Played, World, prepared, run
 
 from skillopt.config import ConfigError, KeyInfo, iter_keys, load_config
-from skillopt.engine.prepare import Prepared, prepare_training
+from skillopt.engine.prepare import Prepared, prepare_training, write_splits
 from skillopt.engine.session import Ending
 from skillopt.models.errors import ModelError
 from skillopt.types import Role
@@ -92,11 +93,20 @@ def priced(folder: Path, overrides: Mapping[str, Any]) -> Any:
     return prepared(World(), folder / "run", given).prices
 
 
+def tracked(folder: Path, overrides: Mapping[str, Any]) -> Any:
+    """Trains in the small world, with MLflow installed, and looks at the names of the numbers that it got."""
+    with pytest.MonkeyPatch.context() as patch:
+        fake = trackers.mlflow(patch)
+        run(World(), folder / "run", overrides)
+        return sorted({name for logged in fake.runs.values() for name, _, _ in logged.metrics})
+
+
 def ids(ready: Prepared) -> dict[str, list[str]]:
     return {split: [item.id for item in items] for split, items in ready.items.items()}
 
 
 def splits_written(ready: Prepared) -> bool:
+    write_splits(ready.env, Path(ready.config.env.out_root))
     return any(Path(ready.config.env.out_root).parent.glob("cut/**/*.json"))
 
 
@@ -336,6 +346,8 @@ CASES: dict[str, Case] = {
     "budget.max_usd": Case(0.5, roles(lambda r: r.steps)),
     "budget.prices": Case("prices.yaml", priced),
     "budget.max_seconds": Case(0, training(lambda t: t.ending.reason)),
+    "logging.trackers": Case(["mlflow"], tracked),
+    "logging.tracker_prefix": Case("lab/", tracked, {"logging.trackers": ["mlflow"]}),
     "logging.predictions": Case("all", training(lambda t: len(list(t.root.rglob("conversation.json"))))),
 }
 

@@ -21,6 +21,8 @@ BUILT = [info for info in iter_keys() if info.built and not info.secret]
 TEXTS = {
     "env.split_ratio": st.tuples(*[st.integers(1, 99)] * 3).map(lambda parts: ":".join(map(str, parts))),
     "env.name": st.sampled_from(["searchqa", "other"]),
+    "logging.trackers": st.lists(st.sampled_from(["mlflow", "wandb", "tensorboard"]), unique=True),
+    "logging.tracker_prefix": st.sampled_from(["", "skillopt/", "lab/run-1.", "a"]),
 }
 # The floor depends on the rate, and the number of turns has one value.
 FIXED = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from skillopt.config import Config, ConfigError, flatten, iter_keys, load_config
 from skillopt.config.keys import KeyInfo
 from skillopt.config.provider_names import ALIASES as BACKEND_ALIASES
-from skillopt.config.provider_names import PROVIDER_NAMES
+from skillopt.config.provider_names import ProviderName
 
 ROLES = ("", "optimizer_", "target_")
 AZURE = ("endpoint", "api_version", "api_key", "auth_mode", "ad_scope", "managed_identity_client_id")
@@ -110,6 +110,8 @@ NEW: dict[str, Any] = {
     "budget.prices": "",
     "budget.max_seconds": None,
     "logging.predictions": "train",
+    "logging.trackers": (),
+    "logging.tracker_prefix": "skillopt/",
     "evaluation.gate_rule": "strict",
     "gradient.max_trajectory_tokens": 2000,
     "gradient.max_prompt_tokens": 60000,
@@ -243,9 +245,9 @@ def test_backend_names(name: str, canonical: str) -> None:
 
 
 def test_every_provider_has_one_name() -> None:
-    assert len(set(PROVIDER_NAMES)) == len(PROVIDER_NAMES)
-    assert not set(BACKEND_ALIASES) & set(PROVIDER_NAMES)
-    assert set(BACKEND_ALIASES.values()) <= set(PROVIDER_NAMES)
+    assert len(set(get_args(ProviderName))) == len(get_args(ProviderName))
+    assert not set(BACKEND_ALIASES) & set(get_args(ProviderName))
+    assert set(BACKEND_ALIASES.values()) <= set(get_args(ProviderName))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skillopt.data import DataError, Schema, SplitSettings, load_splits
+from skillopt.data import DataError, Schema, Splits, SplitSettings, load_splits
 from skillopt.data.splits import generated_dir
 
 QA = Schema("qa", ("question", "answers"), materialize="fetch --manifest-dir {manifest_dir}")
@@ -26,14 +26,19 @@ def split_dir(root: Path, **splits: list[dict[str, Any]]) -> SplitSettings:
     return SplitSettings("split_dir", split_dir=root)
 
 
-def refused(settings: SplitSettings, out_root: Path, message: str) -> None:
+def refused(settings: SplitSettings, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        load_splits(settings, QA, out_root)
+        load_splits(settings, QA)
+
+
+def write(splits: Splits, out_root: Path) -> None:
+    assert splits.cut is not None
+    splits.cut.write(out_root)
 
 
 def test_a_split_folder_in_file_order(tmp_path: Path) -> None:
     settings = split_dir(tmp_path / "s", train=[row("b"), row(7, extra=1), row("a")])
-    splits = load_splits(settings, QA, tmp_path)
+    splits = load_splits(settings, QA)
     assert [item.id for item in splits.train] == ["b", "7", "a"]
     assert splits.train[1].data == {"id": "7", "question": "q 7", "answers": ["a"], "extra": 1}
     assert splits.of("val") == splits.val
@@ -45,7 +50,7 @@ def test_each_split_may_have_its_own_format_and_the_first_file_by_name_counts(tm
     (tmp_path / "s/train/a.csv").write_text("id,question,answers\nx,q,A\n")
     (tmp_path / "s/train/.hidden.json").write_text("no JSON")
     (tmp_path / "s/val/all.jsonl").write_text(json.dumps(row("v")) + "\n")
-    splits = load_splits(settings, QA, tmp_path)
+    splits = load_splits(settings, QA)
     assert [item.id for item in splits.train] == ["x"]
     assert [item.id for item in splits.val] == ["v"]
 
@@ -53,13 +58,13 @@ def test_each_split_may_have_its_own_format_and_the_first_file_by_name_counts(tm
 @pytest.mark.parametrize(("limit", "kept"), [(None, 3), (0, 3), (1, 1), (2, 2), (9, 3)])
 def test_limit_keeps_the_first_of_each_split(tmp_path: Path, limit: int | None, kept: int) -> None:
     settings = split_dir(tmp_path / "s", train=[row("a"), row("b"), row("c")])
-    splits = load_splits(replace(settings, limit=limit), QA, tmp_path)
+    splits = load_splits(replace(settings, limit=limit), QA)
     assert [item.id for item in splits.train] == ["a", "b", "c"][:kept]
     assert len(splits.val) == 1
 
 
 def test_an_empty_split_is_read(tmp_path: Path) -> None:
-    assert load_splits(split_dir(tmp_path / "s", val=[]), QA, tmp_path).val == ()
+    assert load_splits(split_dir(tmp_path / "s", val=[]), QA).val == ()
 
 
 @pytest.mark.parametrize(
@@ -73,15 +78,15 @@ def test_an_empty_split_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_bad_options_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    refused(replace(split_dir(tmp_path / "s"), **change), tmp_path, message)
+    refused(replace(split_dir(tmp_path / "s"), **change), message)
 
 
 def test_a_missing_folder_and_an_empty_one(tmp_path: Path) -> None:
     settings = split_dir(tmp_path / "s")
     (tmp_path / "s/val/items.json").unlink()
-    refused(settings, tmp_path, r"val: holds no \.json, \.jsonl or \.csv file")
+    refused(settings, r"val: holds no \.json, \.jsonl or \.csv file")
     (tmp_path / "s/val").rmdir()
-    refused(settings, tmp_path, r"has no val/; it needs train/, val/ and test/")
+    refused(settings, r"has no val/; it needs train/, val/ and test/")
 
 
 @pytest.mark.parametrize(
@@ -99,36 +104,34 @@ def test_a_missing_folder_and_an_empty_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_row_is_named_by_its_number(tmp_path: Path, bad: dict[str, Any], message: str) -> None:
-    refused(split_dir(tmp_path / "s", train=[row("ok"), bad]), tmp_path, message)
+    refused(split_dir(tmp_path / "s", train=[row("ok"), bad]), message)
 
 
 @pytest.mark.parametrize("twice", [["a", "b", "a"], [1, "b", "1"]])
 def test_an_id_twice_in_a_split_is_refused_with_both_places(tmp_path: Path, twice: list[Any]) -> None:
     settings = split_dir(tmp_path / "s", train=[row(item_id) for item_id in twice])
-    refused(settings, tmp_path, f"id '{twice[0]}' stands twice: .*train/items.json row 1 and .*train/items.json row 3")
+    refused(settings, f"id '{twice[0]}' stands twice: .*train/items.json row 1 and .*train/items.json row 3")
 
 
 def test_an_id_in_two_splits_is_refused_with_both_places(tmp_path: Path) -> None:
     settings = split_dir(tmp_path / "s", train=[row("t"), row("x")], test=[row("x")])
-    refused(
-        settings, tmp_path, "id 'x' is in two splits, train and test: .*train/items.json row 2 and .*test/items.json"
-    )
+    refused(settings, "id 'x' is in two splits, train and test: .*train/items.json row 2 and .*test/items.json")
     # Also when a limit would hide it: the overlap is a fault of the data.
-    refused(replace(settings, limit=1), tmp_path, "id 'x' is in two splits")
+    refused(replace(settings, limit=1), "id 'x' is in two splits")
 
 
 @pytest.mark.parametrize("manifest", [[{"id": "a"}, {"id": "b"}], [{"id": "a", "source_files": "f.txt"}]])
 def test_an_id_manifest_is_answered_with_what_to_run(tmp_path: Path, manifest: list[dict[str, Any]]) -> None:
     settings = split_dir(tmp_path / "s", train=manifest)
-    refused(settings, tmp_path, rf"this is an id manifest.*run\n  fetch --manifest-dir {tmp_path / 's'}\nand set")
+    refused(settings, rf"this is an id manifest.*run\n  fetch --manifest-dir {tmp_path / 's'}\nand set")
 
 
 def test_without_required_fields_only_bare_ids_are_a_manifest(tmp_path: Path) -> None:
     schema = Schema("mine")
     settings = split_dir(tmp_path / "s", train=[{"id": "a", "word": "w"}])
-    assert load_splits(settings, schema, tmp_path).train[0].data == {"id": "a", "word": "w"}
+    assert load_splits(settings, schema).train[0].data == {"id": "a", "word": "w"}
     with pytest.raises(DataError, match=r"this is an id manifest.*fetch the rows"):
-        load_splits(split_dir(tmp_path / "t", train=[{"id": "a"}]), schema, tmp_path)
+        load_splits(split_dir(tmp_path / "t", train=[{"id": "a"}]), schema)
 
 
 # ratio mode
@@ -143,7 +146,7 @@ def dataset(tmp_path: Path, n: int = 20) -> Path:
 @pytest.mark.parametrize("seed", [0, 42, None])
 def test_ratio_mode_is_the_published_algorithm(tmp_path: Path, seed: int | None) -> None:
     settings = SplitSettings(data_path=dataset(tmp_path), split_seed=seed)
-    splits = load_splits(settings, QA, tmp_path / "run")
+    splits = load_splits(settings, QA)
     expected = [f"i:{number}" for number in range(20)]
     random.Random(42 if seed is None else seed).shuffle(expected)
     assert [item.id for item in splits.train] == expected[:4]
@@ -153,10 +156,12 @@ def test_ratio_mode_is_the_published_algorithm(tmp_path: Path, seed: int | None)
 
 def test_ratio_mode_writes_what_split_dir_mode_reads(tmp_path: Path) -> None:
     settings = SplitSettings(data_path=dataset(tmp_path), split_ratio="1:1:2", split_seed=0)
-    splits = load_splits(replace(settings, limit=2), QA, tmp_path / "run")
+    splits = load_splits(replace(settings, limit=2), QA)
+    assert not (tmp_path / "run").exists(), "reading writes nothing"
+    write(splits, tmp_path / "run")
     folder = tmp_path / "run/_generated_splits/qa_1-1-2_seed0"
     assert generated_dir(settings, "qa", tmp_path / "run") == folder
-    whole = load_splits(SplitSettings("split_dir", split_dir=folder), QA, tmp_path)
+    whole = load_splits(SplitSettings("split_dir", split_dir=folder), QA)
     assert (len(whole.train), len(whole.val), len(whole.test)) == (5, 5, 10)
     assert splits.train == whole.train[:2]
     assert json.loads((folder / "split_manifest.json").read_text()) == {
@@ -176,28 +181,29 @@ def test_an_identical_run_touches_nothing_and_a_changed_one_writes(tmp_path: Pat
     def stamps() -> list[tuple[int, int]]:
         return [(path.stat().st_mtime_ns, path.stat().st_ino) for path in files]
 
-    load_splits(settings, QA, tmp_path / "run")
+    write(load_splits(settings, QA), tmp_path / "run")
     first = stamps()
-    load_splits(settings, QA, tmp_path / "run")
+    write(load_splits(settings, QA), tmp_path / "run")
     assert stamps() == first
     assert not (tmp_path / "run").exists()
     assert sorted(path for path in out.rglob("*") if path.is_file()) == sorted(files)
-    load_splits(replace(settings, split_seed=7), QA, tmp_path / "run")
+    write(load_splits(replace(settings, split_seed=7), QA), tmp_path / "run")
     assert all(before != after for before, after in zip(first, stamps(), strict=True))
 
 
 def test_ratio_mode_checks_rows_before_it_writes(tmp_path: Path) -> None:
     path = tmp_path / "raw.jsonl"
     path.write_text("\n".join(json.dumps(row(item_id)) for item_id in ("a", "b", "a")))
-    refused(SplitSettings(data_path=path), tmp_path / "run", r"id 'a' stands twice: .*line 1 and .*raw\.jsonl line 3")
+    refused(SplitSettings(data_path=path), r"id 'a' stands twice: .*line 1 and .*raw\.jsonl line 3")
     path.write_text(json.dumps({"id": "a"}))
-    refused(SplitSettings(data_path=path), tmp_path / "run", "this is an id manifest")
+    refused(SplitSettings(data_path=path), "this is an id manifest")
     path.write_text(json.dumps(row("a")))
-    refused(SplitSettings(data_path=path, split_ratio="1:2"), tmp_path / "run", r"env\.split_ratio='1:2'")
+    refused(SplitSettings(data_path=path, split_ratio="1:2"), r"env\.split_ratio='1:2'")
     assert not (tmp_path / "run").exists()
 
 
 def test_ratio_mode_says_where_it_cannot_write(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     settings = SplitSettings(data_path=dataset(tmp_path), split_output_dir=tmp_path / "file/below")
-    refused(settings, tmp_path, "items.json: cannot be written")
+    with pytest.raises(DataError, match=r"items\.json: cannot be written"):
+        write(load_splits(settings, QA), tmp_path)

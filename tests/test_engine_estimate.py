@@ -39,7 +39,8 @@ def told_and_sent(tmp_path: Path, script: Script | None, overrides: dict[str, An
     world = World(train=16, val=8, test=24, scripts={"analyst": script} if script else {})
     ready = prepared(world, tmp_path / "run", overrides)
     style = ready.roles["optimizer"].spec.reply_style
-    told = estimate(ready.config, ready.env, ready.items, ready.skill.text, style)
+    agent = ready.roles["target"].profile.agent
+    told = estimate(ready.config, ready.env, ready.items, ready.skill.text, style, agent=agent)
     assert run(world, tmp_path / "run", overrides).reason == "completed"
     return [(role, sum(call.role == role.role for call in world.calls)) for role in told]
 
@@ -62,6 +63,7 @@ CONFIGURATIONS: list[dict[str, Any]] = [
     {"evaluation.use_gate": False},
     {"evaluation.eval_test": False},
     {"evaluation.sel_env_num": 3, "evaluation.test_env_num": 5},
+    {"model.target_backend": "codex_exec"},
 ]
 
 
@@ -69,6 +71,27 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 def test_a_run_sends_what_was_told_and_more_than_half_of_the_most(tmp_path: Path, overrides: dict[str, Any]) -> None:
     for told, sent in told_and_sent(tmp_path, busy, overrides):
         assert told.low <= sent <= told.high <= 2 * sent
+
+
+NO_GATE: list[dict[str, Any]] = [
+    {},
+    {"train.num_epochs": 1},
+    {"train.accumulation": 2},
+    {"optimizer.use_slow_update": False},
+    {"optimizer.use_slow_update": False, "optimizer.use_meta_skill": False, "train.num_epochs": 3},
+    {"optimizer.slow_update_gate_with_selection": False},
+    {"evaluation.sel_env_num": 3, "evaluation.test_env_num": 5},
+    {"model.target_backend": "codex_exec"},
+]
+
+
+@pytest.mark.parametrize("overrides", NO_GATE, ids=str)
+def test_where_nothing_is_rejected_the_target_gets_exactly_what_was_told(
+    tmp_path: Path, overrides: dict[str, Any]
+) -> None:
+    target, _ = told_and_sent(tmp_path, busy, {"evaluation.use_gate": False, **overrides})
+    told, sent = target
+    assert sent == told.high
 
 
 @pytest.mark.parametrize("script", [None, nothing], ids=["learns at once", "proposes nothing"])
@@ -91,6 +114,22 @@ def test_the_line_of_a_role_names_it_and_its_calls() -> None:
         "target: 12-34 calls, at most about 5,600 prompt and 789 completion tokens"
     )
     assert RoleEstimate("optimizer", 7, 7, 10, 20).line().startswith("optimizer: 7 calls, ")
+
+
+def test_an_agent_is_told_as_runs_whose_cost_nobody_knows() -> None:
+    target = RoleEstimate("target", 12, 34, 33_000, 789, agent=True)
+    assert target.line() == "target: 12-34 runs of an agent, each of about 1,000 prompt tokens times its turns"
+    optimizer = RoleEstimate("optimizer", 1, 2, 3, 4, 1.5)
+    assert cost_line([target, optimizer]) == "cost: not known beforehand (target by its turns, optimizer $1.50)"
+    assert cost_line([target]) == "cost: not known beforehand (target by its turns)"
+
+
+def test_a_price_does_not_make_the_cost_of_an_agent_known(tmp_path: Path) -> None:
+    ready = prepared(World(), tmp_path / "run", {"model.target_backend": "codex_exec"})
+    price = Price(1.0, 1.0)
+    told = estimate(ready.config, ready.env, ready.items, "", "full", {"target": price}, agent=True)
+    assert told[0].cost_usd is None
+    assert estimate_evaluation(ready.env, ready.items, "", price, agent=True).cost_usd is None
 
 
 def test_the_money_of_the_bound_is_told_by_role_and_in_all(tmp_path: Path) -> None:

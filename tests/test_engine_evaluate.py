@@ -12,8 +12,8 @@ from fakes.virtual_time import run_virtual
 from fakes.world import ENVIRON, SEED_SKILL, Script, World, configuration, run
 
 from skillopt.config import ConfigError, Redactor
+from skillopt.engine.errors import RoleError
 from skillopt.engine.evaluation import EvaluationResult, evaluate_skill
-from skillopt.engine.models import RoleError
 from skillopt.engine.prepare import prepare_evaluation
 from skillopt.engine.resume import ResumeError
 from skillopt.models.errors import ModelError, StopRequested

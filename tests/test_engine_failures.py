@@ -10,7 +10,7 @@ import pytest
 from fakes.folders import read_json, rows, stored, tree
 from fakes.world import Call, Played, Script, World, codes, run, section
 
-from skillopt.engine.models import RoleError
+from skillopt.engine.errors import RoleError
 from skillopt.envs.custom import make_env
 from skillopt.envs.scoring import EnvError
 from skillopt.models.errors import ErrorKind, ModelError

@@ -16,7 +16,7 @@ from fakes.world import DEFAULTS, SEED_SKILL, Played, World, play, run, stage_of
 
 import skillopt
 from skillopt.config import ConfigError, load_config
-from skillopt.engine.models import RoleError
+from skillopt.engine.errors import RoleError
 from skillopt.envs.custom import make_env
 from skillopt.models.errors import ModelError
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillopt.gate.rules import Outcomes, Strict, gate_score
@@ -167,3 +168,66 @@ def test_of_two_skills_at_most_one_beats_the_other(rule: Strict, one: Outcomes, 
     there, back = rule.decide(one, other, other), rule.decide(other, one, one)
     assert "reject" in (there.action, back.action)
     assert (there.wins, there.losses, there.pairs) == (back.losses, back.wins, back.pairs)
+
+
+# before all outcomes are there
+
+COMPLETE = st.fixed_dictionaries(dict.fromkeys("abcdef", OUTCOMES))
+KNOWN = st.sets(st.sampled_from("abcdef"))
+
+
+@settings(max_examples=300)
+@given(RULES, st.booleans(), COMPLETE, COMPLETE, COMPLETE, KNOWN, KNOWN)
+def test_what_is_settled_is_what_is_decided(
+    rule: Strict,
+    use_gate: bool,
+    candidate: Outcomes,
+    current: Outcomes,
+    best: Outcomes,
+    known: set[str],
+    known_of_current: set[str],
+) -> None:
+    """Whatever the rest will be."""
+    rule = replace(rule, use_gate=use_gate)
+    so_far = {name: candidate[name] for name in known}
+    settled = rule.settled(so_far, {name: current[name] for name in known_of_current}, "abcdef")
+    accepted = rule.decide(candidate, current, best).action != "reject"
+    assert settled in (None, accepted)
+    assert rule.settled(candidate, current, "abcdef") == accepted, "in the end it is settled"
+
+
+@given(RULES, COMPLETE, COMPLETE, KNOWN)
+def test_what_is_not_settled_can_still_go_both_ways(
+    rule: Strict, candidate: Outcomes, current: Outcomes, known: set[str]
+) -> None:
+    so_far = {name: candidate[name] for name in known}
+    if rule.settled(so_far, current, "abcdef") is None:
+        worst, best = dict(so_far), dict(so_far)
+        for name in set("abcdef") - known:
+            old = current[name]
+            if not isinstance(old, Score):
+                continue
+            value = rule._score(old)
+            worst[name], best[name] = Score(0, 0) if value > 0 else None, Score(1, 1) if value < 1 else None
+        actions = {rule.decide(each, current, current).action == "reject" for each in (worst, best)}
+        assert actions == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("candidate", "current", "settled"),
+    [
+        ((), (1, 1, 0), None),
+        ((), (1, 1, 1), False),  # nothing to gain
+        ((1,), (0, 1, 1), None),  # two to lose
+        ((1,), (0, 0, 0), True),  # nothing to lose
+        ((1, 1), (0, 0, 1), True),  # one to lose, two won
+        ((0, 1), (1, 1, 0), False),  # a tie at best
+        ((None, 1), (1, 0, 0), True),
+        ((1,), (0, None, None), True),  # what the current skill lacks counts on neither side
+        ((0,), (0, 0, 0), None),
+    ],
+)
+def test_when_a_verdict_is_settled(
+    candidate: tuple[float | None, ...], current: tuple[float | None, ...], settled: bool | None
+) -> None:
+    assert Strict().settled(hard(*candidate), hard(*current), ["i0", "i1", "i2"]) is settled

@@ -18,9 +18,10 @@ from skillopt.models.errors import ErrorKind, ModelError, StopRequested
 from skillopt.models.http import HttpChat, open_session
 from skillopt.models.limiter import Limiter
 from skillopt.models.probe import probe, probe_request
+from skillopt.models.providers import PROVIDERS
 from skillopt.models.resolve import resolve_role
 from skillopt.models.retries import Retries
-from skillopt.models.types import Attempt, Message, Reply, Request, Usage
+from skillopt.models.types import Attempt, Message, ModelSpec, Reply, Request, Usage
 
 KEY = "the-secret-key"
 ASK = Request((Message("system", "Be brief."), Message("user", "What is „Ж“?")), max_tokens=50, timeout=5.0)
@@ -425,6 +426,19 @@ def test_a_proxy_is_used_when_there_is_one() -> None:
         got = asyncio.run(job(server.url.removesuffix("/v1")))
     assert got.text == "by proxy"
     assert server.requests[0].target == "http://model.example/v1/chat/completions"
+
+
+def test_a_proxy_that_is_down_is_named() -> None:
+    async def job() -> None:
+        async with open_session() as session:
+            spec, limiter = ModelSpec("target", "openai", "m", "http://model.example/v1"), Limiter({"target": 1})
+            proxy = "http://u:pass-word@127.0.0.1:9"
+            model = HttpChat(spec, PROVIDERS["openai"], None, session, limiter, Ledger(), proxy=proxy)
+            await model.complete(ASK, Retries(attempts=1))
+
+    with pytest.raises(ModelError, match=r"cannot connect to the proxy 127\.0\.0\.1:9: ") as down:
+        asyncio.run(job())
+    assert "pass-word" not in str(down.value)
 
 
 # the probe

@@ -248,6 +248,7 @@ FAULTS = [
     ("prices: {openai: {m: {input: -1, output: 2}}}", "0 or more, got '-1'"),
     ("prices: {openai: {m: {input: .nan, output: 2}}}", "must be a number"),
     ("prices: {openai: {m: {input: nan, output: 2}}}", "must be a number"),
+    ("prices: {openai: {m: {input: 1, output: 1e308}}}", "per million tokens, 1000000 at most, got '1e308'"),
     ("prices: {openai: {m: {input: [1], output: 2}}}", "must be a number"),
     ("prices:\n  openai:\n    m: 3\n", "p.yaml:3: openai.m must hold a mapping"),
     ("prices:\n  - openai\n", "p.yaml:2: prices must hold a mapping"),

@@ -16,7 +16,6 @@ from skillopt.models import anthropic, chat, responses
 from skillopt.models.errors import ErrorKind
 from skillopt.models.faults import read_response
 from skillopt.models.lessons import completion_room, learn
-from skillopt.models.providers import PROVIDERS
 from skillopt.models.types import Image, Message, ModelSpec, Request, Tool, ToolCall, Usage
 from skillopt.models.wire import Answered, Dialect, Fault
 
@@ -51,7 +50,7 @@ def body(
     module: Any, request: Request, spec: ModelSpec = SPEC, room: int | None = None, **dialect: Any
 ) -> dict[str, Any]:
     protocol = {chat: "chat", responses: "responses", anthropic: "messages"}[module]
-    raw = module.request_body(request, spec, PROVIDERS["openai"], Dialect(protocol=protocol, **dialect), room)
+    raw = module.request_body(request, spec, Dialect(protocol=protocol, **dialect), room)
     parsed: dict[str, Any] = json.loads(raw)
     return parsed
 
@@ -458,23 +457,20 @@ def test_lessons_of_other_protocols(protocol: Any, said: str, lesson: dict[str, 
     module = {"messages": anthropic, "responses": responses}[protocol]
     spoken = Dialect(protocol=protocol)
     asked = replace(ASK, max_tokens=99999, temperature=0.2, reasoning_effort="low", json_schema=CLOSED)
-    sent = module.request_body(asked, SPEC, PROVIDERS["openai"], spoken)
+    sent = module.request_body(asked, SPEC, spoken)
     learnt = learn(spoken, sent, Fault("provider", said, "rewrite", 400))
     assert learnt == replace(spoken, **lesson)
-    assert (
-        learn(learnt, module.request_body(asked, SPEC, PROVIDERS["openai"], learnt), Fault("provider", said, "rewrite"))
-        != learnt
-    )
+    assert learn(learnt, module.request_body(asked, SPEC, learnt), Fault("provider", said, "rewrite")) != learnt
 
 
 def test_a_server_without_output_config_is_learnt_in_two_steps() -> None:
     spoken, asked = Dialect(protocol="messages"), replace(ASK, reasoning_effort="low", json_schema=CLOSED)
     for _ in range(2):
-        sent = anthropic.request_body(asked, SPEC, PROVIDERS["anthropic"], spoken)
+        sent = anthropic.request_body(asked, SPEC, spoken)
         found = learn(spoken, sent, Fault("provider", "output_config: Extra inputs are not permitted", "rewrite", 400))
         assert found is not None
         spoken = found
-    assert b"output_config" not in anthropic.request_body(asked, SPEC, PROVIDERS["anthropic"], spoken)
+    assert b"output_config" not in anthropic.request_body(asked, SPEC, spoken)
 
 
 USED = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 1}}

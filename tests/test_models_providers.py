@@ -9,7 +9,7 @@ import pytest
 from skillopt.models.errors import ProviderError
 from skillopt.models.providers import PROVIDERS
 from skillopt.models.resolve import resolve_role
-from skillopt.models.urls import chat_url, normalise_base_url, proxy_for
+from skillopt.models.urls import normalise_base_url, operation_url, proxy_for
 
 KEY, COMPAT = "sk-openai-secret", "compat-secret"
 GATE = "http://gate.example/v1"
@@ -214,14 +214,22 @@ def test_settings_of_the_call() -> None:
         (" http://h/v1 ", "http://h/v1", "http://h/v1/chat/completions"),
         ("http://h/v1?api-version=2", "http://h/v1?api-version=2", "http://h/v1/chat/completions?api-version=2"),
         ("http://[::1]:8000/v1", "http://[::1]:8000/v1", "http://[::1]:8000/v1/chat/completions"),
+        ("http://bücher.example/v1", "http://bücher.example/v1", "http://bücher.example/v1/chat/completions"),
     ],
 )
 def test_urls_are_forgiven(given: str, base: str, chat: str) -> None:
     assert normalise_base_url(given) == base
-    assert chat_url(given) == chat
+    assert operation_url(given, "/chat/completions") == chat
 
 
-@pytest.mark.parametrize("bad", ["ftp://h/v1", "https://", "h:99999/v1", "http://h:99999/v1", "just words"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *("ftp://h/v1", "https://", "h:99999/v1", "http://h:99999/v1", "just words"),
+        *("https://evil.example\\.openai.azure.com/v1", "https://evil.example%2f.openai.azure.com", "https://a b/v1"),
+        *("https://[::1].openai.azure.com/v1", "https://a,b/v1"),
+    ],
+)
 def test_urls_that_are_none(bad: str) -> None:
     with pytest.raises(ProviderError):
         normalise_base_url(bad)
@@ -246,9 +254,19 @@ def test_proxies(url: str, environ: dict[str, str], expected: str | None) -> Non
     assert proxy_for(url, environ) == expected
 
 
-@pytest.mark.parametrize("query", ["key=sk-live-1234567", "api_key=abc", "v=1&access_token=abc", "sig=abc"])
+@pytest.mark.parametrize(
+    "query", ["key=sk-live-1234567", "api_key=abc", "v=1&access_token=abc", "sig=abc", "v=1&code=abc", "auth=abc"]
+)
 def test_a_key_in_the_query_of_a_base_url_is_refused_and_not_shown(query: str) -> None:
     with pytest.raises(ProviderError, match="must not hold a key") as refused:
         normalise_base_url(f"https://host/v1?{query}")
     assert query not in str(refused.value)
     assert normalise_base_url("https://host/v1?api-version=2") == "https://host/v1?api-version=2"
+
+
+@pytest.mark.parametrize("url", ["ftp://me:s3cret@host/v1", "http://me:s3cret@[::1", "me:s3cret@host/v1"])
+def test_a_password_in_a_bad_url_is_not_shown(url: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        normalise_base_url(url)
+    assert "s3cret" not in str(caught.value)
+    assert "host" in str(caught.value) or "::1" in str(caught.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from fakes.folders import read_json
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from skillopt.config import load_config
-from skillopt.config.provider_names import ALIASES, PROVIDER_NAMES
+from skillopt.config.provider_names import ALIASES, ProviderName
 from skillopt.engine.prepare import role_of, thinking_modes
 from skillopt.envs.base import Env
 from skillopt.models.errors import ProviderError
@@ -44,7 +44,7 @@ def configured(role: Role, environ: Mapping[str, str], *overrides: str) -> Resol
 
 
 def test_the_table_has_a_row_for_every_name_and_no_other() -> None:
-    assert sorted(PROVIDERS) == sorted(PROVIDER_NAMES)
+    assert sorted(PROVIDERS) == sorted(get_args(ProviderName))
     assert all(row.name == name and row.note for name, row in PROVIDERS.items())
 
 

@@ -20,7 +20,6 @@ from skillopt.models.types import Message, ModelSpec, Request, Usage
 from skillopt.models.wire import Answered, Dialect, Fault, adaptations, strict_ready, strip_thoughts
 
 SPEC = ModelSpec("target", "openai_compatible", "m", "http://h/v1")
-ROW = PROVIDERS["openai_compatible"]
 ASK = Request((Message("system", "Be brief."), Message("user", "Wie heißt „Ж“? \ud83d")))
 SCHEMA = {"title": "My reply!", "type": "object", "properties": {"a": {"type": "string"}}}
 
@@ -30,7 +29,7 @@ def read_response(status: int, headers: dict[str, str], raw: bytes, request: Req
 
 
 def body_of(request: Request, spec: ModelSpec = SPEC, **dialect: Any) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(request_body(request, spec, ROW, Dialect(**dialect)))
+    parsed: dict[str, Any] = json.loads(request_body(request, spec, Dialect(**dialect)))
     return parsed
 
 
@@ -55,7 +54,7 @@ def test_every_setting_has_its_place() -> None:
     refused = body_of(request, spec, temperature=False, reasoning_effort=False, max_completion=20)
     assert set(refused) == {"model", "messages", "max_tokens", "top_k"}
     assert refused["max_tokens"] == 20
-    assert json.loads(request_body(request, spec, ROW, Dialect(), 7))["max_tokens"] == 7
+    assert json.loads(request_body(request, spec, Dialect(), 7))["max_tokens"] == 7
 
 
 def test_json_replies_are_asked_for_as_the_server_can() -> None:
@@ -71,7 +70,7 @@ def test_json_replies_are_asked_for_as_the_server_can() -> None:
 
 def test_a_grammar_goes_only_where_it_is_understood() -> None:
     request = Request(ASK.messages, json_schema=SCHEMA, grammar='root ::= "a"')
-    local = json.loads(request_body(request, SPEC, PROVIDERS["local"], Dialect()))
+    local = json.loads(request_body(request, SPEC, Dialect.of(PROVIDERS["local"])))
     assert local["grammar"] == 'root ::= "a"'
     assert "response_format" not in local
     assert "grammar" not in body_of(request)
@@ -139,6 +138,7 @@ USAGE = {
         (None, Usage(11, 2)),  # 40 characters asked, 8 answered
         ({"prompt_tokens": None, "completion_tokens": "2"}, Usage(11, 2)),
         ({"prompt_tokens": 7}, Usage(7, 2)),
+        ({"prompt_tokens": 10**40, "completion_tokens": 2}, Usage(11, 2)),
     ],
 )
 def test_usage_is_read_or_estimated(usage: dict[str, Any] | None, expected: Usage) -> None:
@@ -309,16 +309,16 @@ LESSONS: list[tuple[dict[str, Any], Fault, dict[str, Any] | None]] = [
 def test_lessons(dialect: dict[str, Any], fault: Fault, lesson: dict[str, Any] | None) -> None:
     spoken = Dialect(**dialect)
     request = Request(ASK.messages, max_tokens=9000, temperature=0.2, reasoning_effort="low", json_schema=SCHEMA)
-    learnt = learn(spoken, request_body(request, SPEC, ROW, spoken), fault)
+    learnt = learn(spoken, request_body(request, SPEC, spoken), fault)
     assert learnt == (None if lesson is None else Dialect(**{**dialect, **lesson}))
 
 
 def test_only_what_was_sent_can_be_at_fault() -> None:
-    sent = request_body(ASK, SPEC, ROW, Dialect())
+    sent = request_body(ASK, SPEC, Dialect())
     for message in ("max_tokens is not supported", "temperature is unsupported", "response_format is unsupported"):
         assert learn(Dialect(), sent, fault_of(message)) is None
     quoting = Request((Message("user", 'say "temperature": 1'),))
-    assert learn(Dialect(), request_body(quoting, SPEC, ROW, Dialect()), fault_of("temperature unsupported")) is None
+    assert learn(Dialect(), request_body(quoting, SPEC, Dialect()), fault_of("temperature unsupported")) is None
 
 
 def test_what_was_given_up_is_told() -> None:
@@ -415,6 +415,12 @@ def test_errors_say_who_where_and_what() -> None:
     assert "without a key" in str(keyless)
     missing = model_error(Fault("provider", "gone", "stop", 404), SPEC, "http://h", None, "", 1)
     assert "does it lack /v1?" in str(missing)
+    page = read_response(200, {}, b"\n<!doctype html><p>Hello", ASK, now=0.0)
+    assert isinstance(page, Fault)
+    assert page.then == "count"
+    assert "wrong (does it lack /v1?): the response is a web page" in str(
+        model_error(page, SPEC, "http://h", None, "", 4)
+    )
     assert "(4 requests)" in str(model_error(COUNT, SPEC, "http://h", None, "", 4))
     cut = model_error(Fault("truncated", "cut", "count", 200, raw="half"), SPEC, "http://h", None, "", 4)
     assert cut.raw == "half"

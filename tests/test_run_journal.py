@@ -320,6 +320,26 @@ def test_spending_adds_up_over_processes(tmp_path: Path) -> None:
 # the file
 
 
+def test_what_is_booked_after_the_end_does_no_harm(tmp_path: Path) -> None:
+    """After a second Ctrl-C the requests in flight end when the journal has been closed."""
+    wrong: list[dict[str, Any]] = []
+
+    async def go() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: wrong.append(context))
+        journal = Journal(tmp_path / "journal.sqlite")
+        journal.book(attempt())
+        journal.close()
+        journal.book(attempt())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(go())
+    assert wrong == []
+    reopened = Journal(tmp_path / "journal.sqlite")
+    assert reopened.spent().requests == 1
+    reopened.close()
+
+
 def test_close_writes_what_is_pending_and_leaves_one_file(tmp_path: Path) -> None:
     async def check() -> None:
         journal = Journal(tmp_path / "journal.sqlite")

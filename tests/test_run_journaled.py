@@ -238,3 +238,66 @@ def test_a_scope_collects_the_keys_of_what_it_used(journal: Journal) -> None:
         assert len(mine) == 2
 
     asyncio.run(check())
+
+
+# ahead of the turn
+
+
+def test_a_call_ahead_is_the_call_of_the_turn(journal: Journal) -> None:
+    async def check() -> None:
+        slow = Slow(journal)
+        model = JournaledModel(slow, journal)
+        early = asyncio.ensure_future(model.ahead(7).complete(request()))
+        await asyncio.sleep(0.01)
+        turn = asyncio.ensure_future(model.complete(request(priority=3)))
+        slow.gate.set()
+        assert await early == await turn == await model.ahead(7).complete(request())
+        assert slow.asked == ["q"]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_what_fails_ahead_is_told_once_in_its_turn_and_then_asked_again(journal: Journal, joined: bool) -> None:
+    async def check() -> None:
+        slow = Slow(journal)
+        model = JournaledModel(slow, journal)
+        slow.error = ModelError("timeout", "too slow")
+        early = asyncio.ensure_future(model.ahead(7).complete(request()))
+        await asyncio.sleep(0.01)
+        turn = asyncio.ensure_future(model.complete(request())) if joined else None
+        await asyncio.sleep(0.01)
+        slow.gate.set()
+        with pytest.raises(ModelError):
+            await early
+        if not joined:
+            with pytest.raises(ModelError):
+                await model.ahead(7).complete(request())
+        with pytest.raises(ModelError):
+            await (turn or model.complete(request()))
+        assert slow.asked == ["q"]
+        slow.error = None
+        assert (await model.complete(request())).text == "reply to q"
+        assert slow.asked == ["q", "q"]
+        await model.drain(1.0)
+
+    asyncio.run(check())
+
+
+def test_a_call_ahead_lets_others_go_first(journal: Journal) -> None:
+    async def check() -> None:
+        seen: list[int] = []
+
+        class Noting(Slow):
+            async def complete(self, request: Request) -> Reply:
+                seen.append(request.priority)
+                return await super().complete(request)
+
+        inner = Noting(journal)
+        inner.gate.set()
+        view = JournaledModel(inner, journal).ahead(7)
+        await view.complete(request("a", priority=3))
+        await view.complete(request("b", priority=9))
+        assert seen == [7, 9]
+
+    asyncio.run(check())

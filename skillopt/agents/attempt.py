@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skillopt.agents import prompt as prompts
 from skillopt.agents.description import Cli, Job
-from skillopt.agents.environment import Credentials, child_environment, credentials, named_files
+from skillopt.agents.environment import Credentials, child_environment, credentials, find_program, named_files
 from skillopt.agents.failures import Program, fault_of, hide
 from skillopt.agents.login import config_directory, copy_login, give_back, has_login
 from skillopt.agents.process import Finished, Limits, run_process
@@ -32,8 +31,8 @@ class Setting:
     """All that the runs of one model have in common.
 
     ``program`` and ``home`` ('' : the usual ones) say which executable and whose login; ``environ`` is the user's
-    environment; ``hidden`` are directories that runs must not see (the run folder, the data set); ``extra`` variables
-    are handed to the program as they are.
+    environment; ``hidden`` are directories and files that runs must not see (the run folder, the data set); ``extra``
+    variables are handed to the program as they are.
     """
 
     spec: ModelSpec
@@ -50,8 +49,7 @@ class Setting:
     @property
     def executable(self) -> str | None:
         """Where the program is, or None."""
-        found = shutil.which(self.program or self.cli.program, path=self.environ.get("PATH"))
-        return str(Path(found).absolute()) if found else None
+        return find_program(self.program or self.cli.program, self.environ)
 
     def login(self) -> tuple[Path, Credentials]:
         """The user's own configuration directory of the program, and how it is logged in."""
@@ -72,7 +70,7 @@ async def attempt(setting: Setting, request: Request, timeout: float, *, reminde
     """Runs the program once for ``request``, within ``timeout`` seconds. Raises nothing but cancellation."""
     executable = setting.executable
     if executable is None:
-        return _never(_missing(setting))
+        return _never(setting.cli.missing(setting.program or setting.cli.program))
     refused = _beyond(setting, request)
     if refused:
         return _never(refused)
@@ -198,14 +196,6 @@ class _Tidy:
         for path, short in self._paths:
             text = text.replace(path, short)
         return text
-
-
-def _missing(setting: Setting) -> str:
-    program, cli = setting.program or setting.cli.program, setting.cli
-    return (
-        f"{cli.title} is not installed: there is no program {program!r} in PATH. Install it ({cli.install}), or give "
-        "its path in the configuration"
-    )
 
 
 def _beyond(setting: Setting, request: Request) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skillopt.agents.description import Cli
-from skillopt.agents.environment import Credentials, child_environment
+from skillopt.agents.environment import Credentials, child_environment, find_program, named_files
 from skillopt.agents.process import Finished, run_process
+from skillopt.agents.sandbox import Sandbox
 from skillopt.agents.workspace import Workspace, open_workspace
 
 PATIENCE = 10.0
 """Seconds that a program has for its version, and as many for its help."""
+
+_BOXED = (
+    "does not run where it sees no files but those of its own installation: if it is a shim (of asdf, mise, volta), "
+    "give the path of the program that it starts"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +31,27 @@ class ProgramReport:
 
 
 async def check_program(
-    cli: Cli, program: str, environ: Mapping[str, str], extra_environment: Mapping[str, str] | None = None
+    cli: Cli,
+    program: str,
+    environ: Mapping[str, str],
+    extra_environment: Mapping[str, str] | None = None,
+    sandbox: Sandbox | None = None,
 ) -> ProgramReport:
-    """Asks ``program`` ('' : the usual name) for its version and its help. Never raises for what it finds."""
+    """Asks ``program`` ('' : the usual name) for its version and its help, in the ``sandbox`` that its runs will be in.
+    Never raises for what it finds."""
     named = program or cli.program
-    path = shutil.which(named, path=environ.get("PATH"))
+    path = find_program(named, environ)
     if path is None:
-        missing = f"{cli.title}: there is no program {named!r} in PATH; install it ({cli.install}) or give its path"
-        return ProgramReport("", "", (missing,))
+        return ProgramReport("", "", (cli.missing(named),))
     with open_workspace(()) as space:
         env = child_environment(cli, environ, space, Credentials(), extra_environment or {})
-        version = await _ask([path, "--version"], space, env)
+        box = sandbox or Sandbox()
+        version = await _ask([path, "--version"], space, env, box)
         if isinstance(version, str):
-            return ProgramReport(path, "", (f"{cli.title} ({path}) {version}; reinstall it ({cli.install})",))
-        help_ = await _ask([path, *cli.help], space, env)
+            outside = version if not box.program else await _ask([path, "--version"], space, env, Sandbox())
+            what = f"{version}; reinstall it ({cli.install})" if isinstance(outside, str) else f"{_BOXED}: {version}"
+            return ProgramReport(path, "", (f"{cli.title} ({path}) {what}",))
+        help_ = await _ask([path, *cli.help], space, env, box)
     number = _version(version)
     if isinstance(help_, str):
         return ProgramReport(path, number, (f"{cli.title} ({path} {' '.join(cli.help)}) {help_}",))
@@ -56,10 +68,11 @@ def missing_flags(cli: Cli, help_text: str, path: str, version: str) -> tuple[st
     return (f"{cli.title} ({which}) does not know {', '.join(missing)}: update it ({cli.install})",)
 
 
-async def _ask(argv: list[str], space: Workspace, env: Mapping[str, str]) -> Finished | str:
+async def _ask(argv: list[str], space: Workspace, env: Mapping[str, str], sandbox: Sandbox) -> Finished | str:
     """The answer, or what is wrong with it."""
+    boxed = sandbox.wrap(argv, space, named_files(env), ())
     try:
-        run = await run_process(argv, stdin=b"", cwd=space.work, env=env, timeout=PATIENCE)
+        run = await run_process(boxed, stdin=b"", cwd=space.work, env=env, timeout=PATIENCE)
     except OSError as error:
         return f"cannot be started: {error.strerror or error}"
     if run.timed_out:

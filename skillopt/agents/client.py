@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from skillopt.agents.attempt import Result, Setting, attempt
 from skillopt.agents.process import Limits
@@ -16,25 +15,12 @@ from skillopt.agents.sandbox import Sandbox
 from skillopt.agents.table import CLIS
 from skillopt.models.errors import ModelError
 from skillopt.models.limiter import Limiter, Slot
+from skillopt.models.profile import ResolvedRole
 from skillopt.models.retries import Retries, Tries, next_pause
-from skillopt.models.types import Attempt, Meter, ModelSpec, Reply, Request, Usage
+from skillopt.models.types import Attempt, Meter, Reply, Request, Usage
 from skillopt.models.wire import Fault
 
 RETRIES = Retries()
-
-
-class Resolved(Protocol):
-    """A role that a program serves, as ``skillopt.models.resolve`` settles it. ``program`` and ``home`` are '' for the
-    usual ones, ``timeout`` (seconds) replaces that of every request."""
-
-    @property
-    def spec(self) -> ModelSpec: ...
-    @property
-    def program(self) -> str: ...
-    @property
-    def home(self) -> str: ...
-    @property
-    def timeout(self) -> float | None: ...
 
 
 class CLIModel:
@@ -42,14 +28,14 @@ class CLIModel:
 
     ``agent``: it works with its tools in a workspace that holds ``Request.files``, and its reply has a trajectory and
     the files to collect. Otherwise it only answers: no tools, nothing to write to, an empty workspace.
-    ``limits`` is what each run may use, ``hidden`` are directories that no run may see, ``empty_retries`` is how often
-    a run that ended without an answer is done again (None: EXEC_EMPTY_RESPONSE_RETRIES of ``environ``, else once).
-    ``extra_environment`` is handed to the program as it is.
+    ``limits`` is what each run may use, ``hidden`` are directories and files that no run may see, ``empty_retries`` is
+    how often a run that ended without an answer is done again (None: EXEC_EMPTY_RESPONSE_RETRIES of ``environ``, else
+    once). ``extra_environment`` is handed to the program as it is.
     """
 
     def __init__(
         self,
-        resolved: Resolved,
+        resolved: ResolvedRole,
         environ: Mapping[str, str],
         limiter: Limiter,
         meter: Meter,
@@ -82,11 +68,6 @@ class CLIModel:
         self._empty_retries = _empty_retries(environ) if empty_retries is None else empty_retries
         self._sleep = sleep
         self._draw = (jitter or random.Random()).random
-
-    @property
-    def isolation(self) -> str:
-        """How far its runs are kept from the rest of this machine, in words."""
-        return self._setting.sandbox.isolation
 
     async def complete(self, request: Request, retries: Retries = RETRIES) -> Reply:
         """The reply of one run. A rate limit is waited out as long as ``retries`` allows, a run without an answer is

@@ -89,3 +89,10 @@ class Cli:
     images: bool = False
     images_in_stdin: bool = False
     prompt_in_argv: bool = False
+
+    def missing(self, program: str) -> str:
+        """What to say where ``program`` is not there."""
+        return (
+            f"{self.title} is not installed: there is no program {program!r} in PATH; install it ({self.install}) or "
+            "give its path"
+        )

@@ -1,7 +1,9 @@
-"""What a program finds in its environment: a short list of names, and of credentials only its own. Pure."""
+"""What a program finds in its environment: a short list of names, and of credentials only its own."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +29,12 @@ class Credentials:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     stored: bool = False
     source: str = ""
+
+
+def find_program(named: str, environ: Mapping[str, str]) -> str | None:
+    """The absolute path of the program ``named``, a name or a path; None when there is none that can be run."""
+    found = shutil.which(os.path.expanduser(named), path=environ.get("PATH"))
+    return os.path.abspath(found) if found else None
 
 
 def credentials(cli: Cli, role: Role, environ: Mapping[str, str], has_login: bool) -> Credentials:

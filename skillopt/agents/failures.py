@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from skillopt.agents.description import Cli
 from skillopt.agents.process import Finished
@@ -38,7 +39,31 @@ _FLAG = re.compile(
     r"(?:unexpected|unrecogni[sz]ed|unknown|invalid) (?:argument|option|flag)|invalid value", re.IGNORECASE
 )
 _LATER = re.compile(r"(?:retry|again)[ -](?:after|in):? (\d+(?:\.\d+)?) ?(ms|s|sec|seconds?|m|min|minutes?)?\b", re.I)
-_CUT = "max_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A row of the classification: it fits where ``said`` is in what the program says. ``words`` are for the user."""
+
+    kind: ErrorKind
+    said: re.Pattern[str]
+    words: str = "{said}"
+    then: Literal["stop", "wait"] = "stop"
+
+
+_CASES = (  # the first that fits
+    _Case("truncated", re.compile(r"\Amax_tokens")),
+    _Case("invalid_output", re.compile("structured_output_retries")),
+    _Case("provider", _FLAG, "it does not take its arguments; {title} may be too old ({install}): {said}"),
+    _Case("rate_limited", _MONEY, "the account has no allowance left; check its plan: {said}"),
+    _Case("rate_limited", _LIMITED, then="wait"),
+    _Case("context_overflow", _LONG),
+    _Case("provider", _MODEL, "no such model here; name another: {said}"),
+    _Case("auth", _AUTH, "it is not logged in ({source}): {said}; {login}"),
+    _Case("refused", _REFUSED),
+)
+_UNKNOWN = _Case("provider", re.compile(""), "it failed with {how}: {said}")
+_QUIET = _Case("provider", re.compile(""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +95,20 @@ def fault_of(run: Finished, told: Told, program: Program, usage: Usage, secrets:
         return Fault("empty", masked(said, secrets), "count", usage=usage)
     said = _said(run, told)
     hint = f"{told.fatal.kind} {said}" if told.fatal is not None else said
-    return _classified(hint, masked(said, secrets), run, program, usage)
+    case = next((case for case in _CASES if case.said.search(hint)), _UNKNOWN if run.returncode else _QUIET)
+    words = case.words.format(
+        said=masked(said, secrets) or ("it said nothing" if case is _UNKNOWN else ""),
+        title=program.cli.title,
+        install=program.cli.install,
+        login=program.cli.login,
+        source=program.source or "no login was found",
+        how=_how(run.returncode or 0),
+    )
+    return Fault(case.kind, words, case.then, retry_after=_later(hint) if case.then == "wait" else None, usage=usage)
 
 
-def _classified(hint: str, said: str, run: Finished, program: Program, usage: Usage) -> Fault:
-    kind: ErrorKind = "provider"
-    wait = None
-    if hint.startswith(_CUT):
-        kind = "truncated"
-    elif "structured_output_retries" in hint:
-        kind = "invalid_output"
-    elif _FLAG.search(hint):
-        said = f"it does not take its arguments; {program.cli.title} may be too old ({program.cli.install}): {said}"
-    elif _MONEY.search(hint):
-        kind, said = "rate_limited", f"the account has no allowance left; check its plan: {said}"
-    elif _LIMITED.search(hint):
-        return Fault("rate_limited", said, "wait", retry_after=_later(hint), usage=usage)
-    elif _LONG.search(hint):
-        kind = "context_overflow"
-    elif _MODEL.search(hint):
-        said = f"no such model here; name another: {said}"
-    elif _AUTH.search(hint):
-        source = program.source or "no login was found"
-        kind, said = "auth", f"it is not logged in ({source}): {said}; {program.cli.login}"
-    elif _REFUSED.search(hint):
-        kind = "refused"
-    elif run.returncode:
-        how = f"signal {-run.returncode}" if run.returncode < 0 else f"exit status {run.returncode}"
-        said = f"it failed with {how}: {said or 'it said nothing'}"
-    return Fault(kind, said, "stop", retry_after=wait, usage=usage)
+def _how(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
 def _said(run: Finished, told: Told) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from skillopt.agents import tree
 
@@ -78,6 +78,7 @@ async def run_process(
         **_own_group(),
     )
     pid = transport.get_pid()
+    run = tree.Run.of(pid, mark)
     try:
         _cap(pid, limits)
         _feed(transport, stdin)
@@ -85,7 +86,7 @@ async def run_process(
         timed_out = not hungry and not child.over.done()
     finally:
         try:
-            await _end(pid, mark, child, limits.grace)
+            await _end(run, child, limits.grace)
         finally:
             transport.close()
     seconds = time.monotonic() - started
@@ -142,23 +143,23 @@ def _done(future: asyncio.Future[None]) -> None:
 
 
 def _feed(transport: asyncio.SubprocessTransport, stdin: bytes) -> None:
-    pipe = transport.get_pipe_transport(0)
-    if isinstance(pipe, asyncio.WriteTransport):
+    pipe = cast(asyncio.WriteTransport | None, transport.get_pipe_transport(0))  # uvloop's is none by its class
+    if pipe is not None and not pipe.is_closing():  # the program may have ended already
         pipe.write(stdin)
         pipe.close()  # after all is written; a program that does not read makes no error of ours
 
 
-async def _end(pid: int, mark: str, child: _Child, grace: float) -> None:
+async def _end(run: tree.Run, child: _Child, grace: float) -> None:
     """Ends whatever still lives. The kill itself awaits nothing, so that a second Ctrl-C cannot come between."""
     try:
-        if not child.exited.done() and tree.send(pid, mark, kill=False):
+        if not child.exited.done() and tree.send(run, kill=False):
             deadline = time.monotonic() + grace
-            while time.monotonic() < deadline and tree.living(pid, mark):
+            while time.monotonic() < deadline and tree.living(run):
                 await asyncio.sleep(_POLL)
     finally:
-        tree.send(pid, mark, kill=True)
+        tree.send(run, kill=True)
     deadline = time.monotonic() + _FORCED
-    while time.monotonic() < deadline and tree.send(pid, mark, kill=True):  # a fork may have escaped the round before
+    while time.monotonic() < deadline and tree.send(run, kill=True):  # a fork may have escaped the round before
         await asyncio.sleep(_POLL)
     await asyncio.wait({child.exited, child.drained}, timeout=_DRAIN)
 

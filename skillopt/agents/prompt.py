@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Sequence
-from typing import Any
 
+from skillopt.models.anthropic import image_block
 from skillopt.models.types import Image, Message
 
 REMINDER = (
@@ -43,12 +42,5 @@ def all_images(messages: Sequence[Message]) -> tuple[Image, ...]:
 
 def message_line(prompt: str, images: Sequence[Image]) -> str:
     """A user's message with pictures before the text, as one line of streamed JSON (Anthropic's content blocks)."""
-    content: list[dict[str, Any]] = [
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": image.media_type, "data": base64.b64encode(image.data).decode()},
-        }
-        for image in images
-    ]
-    content.append({"type": "text", "text": prompt})
+    content = [*map(image_block, images), {"type": "text", "text": prompt}]
     return json.dumps({"type": "user", "message": {"role": "user", "content": content}}) + "\n"

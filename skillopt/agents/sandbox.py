@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from skillopt.agents.process import run_process
@@ -33,13 +33,13 @@ class Sandbox:
     what holds."""
 
     program: str = ""
-    isolation: str = field(default=f"no bubblewrap: {_PLAIN}")
+    isolation: str = f"no bubblewrap: {_PLAIN}"
 
     def wrap(
         self, argv: Sequence[str], space: Workspace, readable: Sequence[Path], hidden: Sequence[Path]
     ) -> list[str]:
         """``argv`` so that it runs inside. ``readable`` are files and directories that it needs beside the system's,
-        ``hidden`` directories that it must not see even if they lie among the system's. Writes two small files."""
+        ``hidden`` those that it must not see even if they lie in a directory that it needs. Writes two small files."""
         if not self.program:
             return list(argv)
         write_private(space.desk / "passwd", f"agent:x:{_uid()}:{_gid()}::{space.home}:/bin/sh\n".encode())
@@ -47,13 +47,33 @@ class Sandbox:
         inside = [*_base_arguments(self.program), "--tmpfs", "/tmp", "--tmpfs", "/var/tmp"]
         for name in ("passwd", "group"):
             inside += ["--ro-bind", str(space.desk / name), f"/etc/{name}"]
-        for path in hidden:
-            if path.is_dir() and any(path.is_relative_to(folder) for folder in _SYSTEM):
-                inside += ["--tmpfs", str(path)]
+        bound = [Path(folder) for folder in _SYSTEM]
         for path in dict.fromkeys((*installation(argv[0]), *readable)):
             if path.exists() and not any(path.is_relative_to(folder) for folder in _SYSTEM):
                 inside += ["--ro-bind", str(path), str(path)]
+                bound.append(path)
+        inside += _covers(hidden, bound, _chain(Path(argv[0])))
         return [*inside, "--bind", str(space.root), str(space.root), "--chdir", str(space.work), "--", *argv]
+
+
+def _covers(hidden: Sequence[Path], bound: Sequence[Path], program: Sequence[Path]) -> list[str]:
+    """The arguments that lay something empty over each of ``hidden`` wherever ``bound`` directories show it; what of
+    the ``program`` lies under it is put back."""
+    covers: list[str] = []
+    for path in hidden:
+        places = {folder / path.relative_to(folder.resolve()) for folder in bound if _holds(folder.resolve(), path)}
+        for place in sorted(places):
+            if path.is_dir():
+                again = [step for step in dict.fromkeys(program) if _holds(place, step)]
+                covers += ["--tmpfs", str(place)]
+                covers += [word for step in again for word in ("--ro-bind", str(step), str(step))]
+            elif path.exists():
+                covers += ["--ro-bind", os.devnull, str(place)]
+    return covers
+
+
+def _holds(folder: Path, path: Path) -> bool:
+    return path.is_relative_to(folder)
 
 
 async def find_sandbox(environ: Mapping[str, str]) -> Sandbox:

@@ -22,32 +22,50 @@ class _Row:
     parent: int
     group: int
     session: int
+    born: int
 
 
-def living(root: int, mark: str) -> set[int]:
-    """Ids of all living processes of the run with the leader ``root``: its group, its session, its descendants, and
-    whoever inherited ``mark``, also when its parent is gone and it made a session of its own."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How the processes of a run are told from others: the id of the ``leader``, the ``mark`` that all inherit, and the
+    clock tick at which the leader began (0: unknown): none of them is older."""
+
+    leader: int
+    mark: str
+    born: int = 0
+
+    @classmethod
+    def of(cls, leader: int, mark: str) -> Run:
+        """The run whose leader has just been started."""
+        row = _row(str(leader)) if sys.platform == "linux" else None
+        return cls(leader, mark, row.born if row else 0)
+
+
+def living(run: Run) -> set[int]:
+    """Ids of all living processes of a run: the group and the session of its leader, its descendants, and whoever
+    inherited the mark, also when its parent is gone and it made a session of its own."""
+    root = run.leader
     if sys.platform != "linux":
         return {root} if _group_lives(root) else set()
     rows = _rows()
     found = {pid for pid, row in rows.items() if root in (pid, row.group, row.session)}
-    marked = f"{MARK}={mark}".encode()
-    found |= {pid for pid in rows if pid not in found and _has_mark(pid, marked)}
+    marked = f"{MARK}={run.mark}".encode()
+    found |= {pid for pid, row in rows.items() if row.born >= run.born and pid not in found and _has_mark(pid, marked)}
     while more := {pid for pid, row in rows.items() if row.parent in found and pid not in found}:
         found |= more
     return found - {os.getpid()}
 
 
-def send(root: int, mark: str, *, kill: bool) -> set[int]:
+def send(run: Run, *, kill: bool) -> set[int]:
     """Asks (or, with ``kill``, forces) every process of the run to end. Returns the ids that were alive."""
     if sys.platform == "win32":
-        _taskkill(root)
+        _taskkill(run.leader)
         return set()
-    found = living(root, mark)
+    found = living(run)
     what = signal.SIGKILL if kill else signal.SIGTERM
     if sys.platform != "linux" and found:
         with contextlib.suppress(OSError):
-            os.killpg(root, what)
+            os.killpg(run.leader, what)
         return found
     for pid in found:
         with contextlib.suppress(OSError):  # it was faster
@@ -70,18 +88,20 @@ def resident(root: int) -> int:
 
 
 def _rows() -> dict[int, _Row]:
-    rows: dict[int, _Row] = {}
-    for name in os.listdir(_PROC):
-        if not name.isdecimal():
-            continue
-        try:
-            text = (_PROC / name / "stat").read_bytes()
-        except OSError:  # it has ended since
-            continue
-        fields = text[text.rindex(b")") + 2 :].split()  # the name before may hold spaces and brackets
-        if fields[0].decode() not in _DEAD:
-            rows[int(name)] = _Row(int(fields[1]), int(fields[2]), int(fields[3]))
-    return rows
+    rows = {name: _row(name) for name in os.listdir(_PROC) if name.isdecimal()}
+    return {int(name): row for name, row in rows.items() if row is not None}
+
+
+def _row(name: str) -> _Row | None:
+    """A process by its id, None when it has ended."""
+    try:
+        text = (_PROC / name / "stat").read_bytes()
+    except OSError:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()  # the name before may hold spaces and brackets
+    if fields[0].decode() in _DEAD:
+        return None
+    return _Row(int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
 def _has_mark(pid: int, marked: bytes) -> bool:

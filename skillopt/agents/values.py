@@ -6,6 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from skillopt.models import wire
+
+_MOST_MONEY = 1e9
+
 
 def mapping(value: Any, *names: str) -> Mapping[str, Any]:
     """The object at ``names`` inside ``value``; an empty one when there is none."""
@@ -39,7 +43,7 @@ def compact(value: Any) -> str:
 
 def count(value: Any) -> int:
     """A number of tokens; 0 for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return wire.count(value) or 0
 
 
 def number(value: Any) -> int | None:
@@ -49,7 +53,9 @@ def number(value: Any) -> int | None:
 
 def price(value: Any) -> float | None:
     """An amount of money; None for anything else."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= _MOST_MONEY:
+        return None
+    return float(value)
 
 
 def switched_on(value: Any) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +15,10 @@ from pathlib import Path, PurePosixPath
 
 from skillopt.models.types import File
 
+if sys.platform != "win32":
+    import fcntl
+
+_PREFIX, _HELD = "skillopt-", "in-use"
 LARGEST_FILE = 16 << 20
 """Bytes of one collected file at most."""
 
@@ -47,15 +53,18 @@ class Workspace:
 
 @contextmanager
 def open_workspace(files: Sequence[File], away_from: Sequence[Path] = ()) -> Iterator[Workspace]:
-    """A workspace with ``files`` in it, in no directory of ``away_from``; removed at the end, whatever happens.
+    """A workspace with ``files`` in it, in no directory of ``away_from`` and beside no file of it; removed at the end,
+    whatever happens.
 
     Raises ``WorkspaceError`` for a path that leaves the workspace, and when the machine's temporary directories lie in
     ``away_from``.
     """
     for file in files:
         check_path(file.path)
-    root = Path(tempfile.mkdtemp(prefix="skillopt-", dir=_base(away_from)))  # mode 0700
+    root = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_base(away_from)))  # mode 0700
+    held = None
     try:
+        held = _hold(root)
         space = Workspace(root)
         for folder in (space.work, space.home, space.temporary, space.desk):
             folder.mkdir(mode=0o700)
@@ -64,6 +73,34 @@ def open_workspace(files: Sequence[File], away_from: Sequence[Path] = ()) -> Ite
         yield space
     finally:
         _remove(root)
+        if held is not None:
+            os.close(held)
+
+
+def remove_abandoned(away_from: Sequence[Path] = ()) -> None:
+    """Removes the workspaces of this user that processes left behind which were killed: a login may lie in them."""
+    if sys.platform == "win32":
+        return
+    for root in _base(away_from).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # it is in use, it is not ours, or it is no workspace
+            held = os.open(root / _HELD, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(held).st_uid == os.getuid():
+                    _remove(root)
+            finally:
+                os.close(held)
+
+
+def _hold(root: Path) -> int | None:
+    """Locks a workspace as long as the descriptor is open: until this process ends, in whatever way."""
+    if sys.platform == "win32":
+        return None
+    fresh = root / f"{_HELD}-soon"
+    held = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    fresh.rename(root / _HELD)  # it is never there without its lock
+    return held
 
 
 def check_path(path: str) -> None:
@@ -119,7 +156,7 @@ def _look(work: Path, path: str) -> os.stat_result | None:
 
 
 def _base(away_from: Sequence[Path]) -> Path:
-    forbidden = [path.resolve() for path in away_from]
+    forbidden = [path.parent.resolve() if path.is_file() else path.resolve() for path in away_from]
     for candidate in (tempfile.gettempdir(), "/var/tmp", "/dev/shm"):
         base = Path(candidate).resolve()
         inside = any(base == path or path in base.parents for path in forbidden)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from skillopt.cli.edge import Shell, guarded
-from skillopt.cli.options import add_plain, make_parser, read_configuration, with_out_root
+from skillopt.cli.options import add_no_report, add_plain, make_parser, read_configuration, with_out_root
 from skillopt.cli.train import run_training
 from skillopt.config import Config, ConfigError
 from skillopt.config.flags import add_flags, parse_args
@@ -34,6 +34,7 @@ def _demo(shell: Shell, argv: Sequence[str] | None) -> int:
     for action in parser._actions:
         action.required = False
     add_plain(parser)
+    add_no_report(parser)
     args = parse_args(parser, argv)
     # Other values than last time go into a folder beside it, which reuses the answers that are still valid.
     args.overrides = ["runtime.resume_policy=fork", *args.overrides]

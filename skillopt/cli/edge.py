@@ -26,7 +26,7 @@ _EXPECTED: Mapping[str, int] = {
     "skillopt.engine.resume.ResumeError": REFUSED,
     "skillopt.local.errors.UnknownModelError": REFUSED,
     "skillopt.local.errors.LocalError": FAILED,
-    "skillopt.engine.models.RoleError": FAILED,
+    "skillopt.engine.errors.RoleError": FAILED,
     "skillopt.envs.scoring.EnvError": FAILED,
     "skillopt.models.errors.ModelError": FAILED,
     "builtins.OSError": FAILED,

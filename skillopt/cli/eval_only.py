@@ -13,7 +13,6 @@ from skillopt.cli.edge import INTERRUPTED, Shell, guarded, status_of_stop
 from skillopt.cli.listen import listening
 from skillopt.cli.options import (
     add_plain,
-    elsewhere,
     in_folder,
     make_parser,
     new_folder,
@@ -69,10 +68,9 @@ def run_evaluation(shell: Shell, args: argparse.Namespace, config: Config, envir
     from skillopt.models.errors import StopRequested
 
     split, skill = canonical_split(args.split), read_skill(args.skill, "--skill")
-    if args.dry_run:
-        with elsewhere(config) as scratch:
-            return dry_run(shell, prepare_evaluation(scratch, environ, skill, split), split)
     prepared = prepare_evaluation(config, environ, skill, split)
+    if args.dry_run:
+        return dry_run(shell, prepared, split)
     saved = f"the answers so far are in {config.env.out_root}: the same command with that --out_root goes on"
     try:
         with listening(shell, plain=args.plain) as listener:
@@ -98,7 +96,8 @@ def dry_run(shell: Shell, prepared: Prepared, split: str) -> int:
     """Says what an evaluation would send."""
     from skillopt.engine.estimate import cost_line, estimate_evaluation
 
-    part = estimate_evaluation(prepared.env, prepared.items, prepared.skill.text, prepared.prices.get("target"))
+    agent, price = prepared.roles["target"].profile.agent, prepared.prices.get("target")
+    part = estimate_evaluation(prepared.env, prepared.items, prepared.skill.text, price, agent=agent)
     shell.say(f"{split} split of {prepared.env.name}: {sum(len(rows) for rows in prepared.items.values())} items")
     shell.say(f"target model: {prepared.roles['target'].spec.model}")
     shell.say(part.line())

@@ -14,8 +14,17 @@ COMMANDS = {
     "eval": ("skillopt.cli.eval_only", "score a skill on a split"),
     "resume": ("skillopt.cli.resume", "go on with a training run"),
     "status": ("skillopt.cli.status", "say how far a run is; safe while it is going on"),
+    "log": ("skillopt.cli.log", "list the steps of a run, one line each"),
+    "show": ("skillopt.cli.show", "show a step: rollouts, reflections, edits, gate"),
+    "diff": ("skillopt.cli.diff", "show what training changed in a skill"),
+    "blame": ("skillopt.cli.blame", "say which step and edit each line of the best skill comes from"),
+    "compare": ("skillopt.cli.compare", "compare runs or skills on the same items"),
+    "report": ("skillopt.cli.report", "write a run as a page and a picture to share"),
     "calls": ("skillopt.cli.calls", "print every call of a run, word for word"),
+    "export": ("skillopt.cli.export", "install the best skill of a run in a coding agent"),
+    "ui": ("skillopt.cli.ui", "open the dashboard: runs in the browser, live"),
     "demo": ("skillopt.cli.demo", "train a small skill on a model that runs on this machine"),
+    "doctor": ("skillopt.cli.doctor", "check keys, models, data and disk, and say what to type next"),
     "models": ("skillopt.cli.models", "pull, list or remove models that run on this machine"),
 }
 

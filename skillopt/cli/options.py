@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from skillopt.cli.edge import Shell
@@ -30,6 +28,10 @@ def add_plain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plain", action="store_true", help="print lines, also on a terminal")
 
 
+def add_no_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-report", action="store_true", help="write no report.html at the end of the run")
+
+
 def read_configuration(
     shell: Shell, args: argparse.Namespace, path: str | Path | None, *, base: Config | None = None
 ) -> tuple[Config, Mapping[str, str]]:
@@ -48,14 +50,6 @@ def with_out_root(config: Config, default: str | Path) -> Config:
 
 def in_folder(config: Config, out_root: str) -> Config:
     return config.model_copy(update={"env": config.env.model_copy(update={"out_root": out_root})})
-
-
-@contextmanager
-def elsewhere(config: Config) -> Iterator[Config]:
-    """The configuration with a run folder that is gone afterwards: a dry run must leave nothing behind, and an
-    environment that is cut from one file writes what it cut."""
-    with tempfile.TemporaryDirectory() as scratch:
-        yield in_folder(config, scratch)
 
 
 def new_folder(kind: str, env: str, model: str, now: time.struct_time) -> str:

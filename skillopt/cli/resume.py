@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skillopt.cli.edge import Shell, guarded
-from skillopt.cli.options import add_plain, in_folder, make_parser, read_configuration
+from skillopt.cli.options import add_no_report, add_plain, in_folder, make_parser, read_configuration
 from skillopt.cli.runfolder import config_of_run
 from skillopt.cli.train import run_training
 from skillopt.config.flags import add_flags, parse_args
@@ -25,6 +25,7 @@ def _resume(shell: Shell, argv: Sequence[str] | None) -> int:
     add_flags(parser, "train")
     _without_config(parser)
     add_plain(parser)
+    add_no_report(parser)
     args = parse_args(parser, argv)
     root = Path(args.run)
     config, environ = read_configuration(shell, args, None, base=config_of_run(root))

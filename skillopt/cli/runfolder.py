@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 from skillopt.config import Config, ConfigError, from_flat, iter_keys, load_config
+from skillopt.models.pricing import DIGITS
+from skillopt.report.folder import MARKS, anchored, in_use, is_run, last_event
 from skillopt.run.folder import JOURNAL, peek, peek_meta
 
-_MARKS = (JOURNAL, "runtime_state.json", "history.json")
-_ENDS = ("run_started", "run_finished", "run_stopped")
-_TAIL = 1 << 20
+__all__ = ["RunFiles", "anchored", "config_of_run", "is_run", "read_run", "run_of_skill", "spent_in"]
 
 
 @dataclass(frozen=True)
@@ -42,11 +40,6 @@ class RunFiles:
     torn: tuple[str, ...]
 
 
-def is_run(root: Path) -> bool:
-    """Whether ``root`` is the folder of a training run or an evaluation."""
-    return (root / "config.json").is_file() and any((root / name).is_file() for name in _MARKS)
-
-
 def run_of_skill(skill: Path) -> Path | None:
     """The run folder that a skill file lies in, at whatever depth; None when it lies in none."""
     return next((parent for parent in skill.absolute().parents if is_run(parent)), None)
@@ -71,7 +64,7 @@ def config_of_run(root: Path) -> Config:
 
 def read_run(root: Path) -> RunFiles:
     """Everything a folder says. Raises ``ConfigError`` when it is the folder of no run."""
-    if not any((root / name).is_file() for name in ("config.json", *_MARKS)):
+    if not any((root / name).is_file() for name in ("config.json", *MARKS)):
         raise ConfigError(f"{root} is not a run folder: it has no config.json and no journal")
     torn: list[str] = []
 
@@ -87,21 +80,13 @@ def read_run(root: Path) -> RunFiles:
         pointers=mapping("runtime_state.json"),
         summary=mapping("summary.json"),
         evaluation=mapping("eval_summary.json"),
-        last_event=_last_event(root / "events.jsonl"),
+        last_event=last_event(root),
         spent=spent_in(root),
         cost=_cost_in(root),
-        in_use=_in_use(root / ".lock"),
+        in_use=in_use(root),
         has_journal=(root / JOURNAL).is_file(),
         torn=tuple(torn),
     )
-
-
-def anchored(root: Path, stored: Any, default: str) -> Path:
-    """A path that a run stored, in the folder where the run lies now: the longest end of it that is there."""
-    pure = PureWindowsPath(stored) if "\\" in str(stored) else PurePosixPath(str(stored or ""))
-    parts = [part for part in pure.parts if part != pure.anchor and part != ".."]
-    ends = (root.joinpath(*parts[start:]) for start in range(len(parts)))
-    return next((end for end in ends if end.is_file()), root / default)
 
 
 def _json(path: Path, torn: list[str]) -> Any:
@@ -114,26 +99,6 @@ def _json(path: Path, torn: list[str]) -> Any:
         return None
 
 
-def _last_event(path: Path) -> Mapping[str, Any]:
-    """Events are long only in number: the end of the file is enough, unless a process stopped without a word."""
-    try:
-        with open(path, "rb") as handle:
-            size = handle.seek(0, os.SEEK_END)
-            handle.seek(max(0, size - _TAIL))
-            lines = handle.read().splitlines()
-    except OSError:
-        return {}
-    for line in reversed(lines):
-        if any(f'"event": "{kind}"'.encode() in line for kind in _ENDS):
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and event.get("event") in _ENDS:
-                return event
-    return {}
-
-
 def spent_in(root: Path) -> tuple[int, int] | None:
     """Requests and tokens that the journal in ``root`` counts; None when it cannot be read."""
     row = peek(root, "SELECT COUNT(*), TOTAL(prompt_tokens + completion_tokens) FROM requests")
@@ -142,39 +107,10 @@ def spent_in(root: Path) -> tuple[int, int] | None:
 
 def _cost_in(root: Path) -> tuple[float, int] | None:
     row = peek(root, "SELECT TOTAL(cost_usd), COUNT(*) - COUNT(cost_usd) FROM requests")
-    return None if row is None else (round(row[0], 10), int(row[1]))
+    return None if row is None else (round(row[0], DIGITS), int(row[1]))
 
 
 def _identity(root: Path) -> Mapping[str, Any]:
     text = peek_meta(root, "identity")
     value = json.loads(text) if text else {}
     return value if isinstance(value, dict) else {}
-
-
-def _in_use(lock: Path) -> bool:
-    """Whether a process holds the run's lock. It is asked for shared and for an instant, and never created."""
-    if not lock.is_file():
-        return False
-    if sys.platform == "win32":
-        from filelock import FileLock, Timeout
-
-        try:
-            with FileLock(lock, timeout=0):
-                return False
-        except Timeout:
-            return True
-    import fcntl
-
-    try:
-        handle = os.open(lock, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # a file system without locks
-    finally:
-        os.close(handle)
-    return False

@@ -15,6 +15,7 @@ from skillopt.cli.edge import Shell, guarded
 from skillopt.cli.endings import how_to_go_on
 from skillopt.cli.options import make_parser
 from skillopt.cli.runfolder import RunFiles, anchored, read_run
+from skillopt.report.folder import state as state_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,13 @@ def _status(shell: Shell, argv: Sequence[str] | None) -> int:
 
 def status_of(files: RunFiles) -> Status:
     """What the files of a run say when they are read together."""
-    state, reason, detail = _state(files)
+    state, reason, detail = state_of(
+        in_use=files.in_use,
+        event=files.last_event,
+        summary=files.summary,
+        evaluation=files.evaluation,
+        has_journal=files.has_journal,
+    )
     pointers, summary = files.pointers, files.summary
     last = files.rows[-1] if files.rows else {}
     best = anchored(files.root, pointers.get("best_skill_path"), "best_skill.md")
@@ -133,27 +140,6 @@ def _training_lines(status: Status) -> list[str]:
         width = max(map(len, status.actions))
         lines += ["actions:", *(f"  {action:<{width}}  {count}" for action, count in sorted(status.actions.items()))]
     return lines
-
-
-def _state(files: RunFiles) -> tuple[str, str | None, str]:
-    """State, reason and detail. The summary of an earlier stop does not count when a process started after it."""
-    event = files.last_event.get("event")
-    if files.in_use:
-        return "running", None, ""
-    if files.evaluation:
-        return "finished", None, ""
-    if event == "run_stopped":
-        return "stopped", str(files.last_event.get("reason")), str(files.last_event.get("detail") or "")
-    if event == "run_finished":
-        return "finished", None, ""
-    reason = files.summary.get("stop_reason")
-    if event is None and files.summary and reason in (None, "completed"):
-        return "finished", None, ""
-    if event is None and reason:
-        return "stopped", str(reason), ""
-    if not files.has_journal:
-        return "stopped", "unfinished", "it has no summary"
-    return "stopped", "killed", "the process ended without a word; all finished calls are kept"
 
 
 def _total_steps(files: RunFiles) -> int | None:

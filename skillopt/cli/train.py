@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from skillopt.cli.edge import INTERRUPTED, Shell, guarded
 from skillopt.cli.endings import closing, how_to_go_on
 from skillopt.cli.listen import listening
-from skillopt.cli.options import add_plain, elsewhere, make_parser, new_folder, read_configuration, with_out_root
+from skillopt.cli.options import (
+    add_no_report,
+    add_plain,
+    make_parser,
+    new_folder,
+    read_configuration,
+    with_out_root,
+)
 from skillopt.cli.runfolder import spent_in
 from skillopt.concurrency import run
 from skillopt.config import Config
@@ -30,6 +37,7 @@ def _train(shell: Shell, argv: Sequence[str] | None) -> int:
     parser = make_parser("skillopt train", "Trains a skill. The same command again resumes; see skillopt resume too.")
     add_flags(parser, "train")
     add_plain(parser)
+    add_no_report(parser)
     args = parse_args(parser, argv)
     config, environ = read_configuration(shell, args, args.config)
     folder = new_folder("skillopt", config.env.name, config.model.optimizer, time.localtime())
@@ -56,6 +64,10 @@ def run_training(shell: Shell, args: argparse.Namespace, config: Config, environ
         shell.say(line)
     for line in end.err:
         shell.complain(line)
+    if not args.no_report and ending.reason != "interrupted":
+        from skillopt.cli.report import report_after_training
+
+        report_after_training(shell, ending.root)
     return end.status
 
 
@@ -64,15 +76,14 @@ def dry_run(shell: Shell, config: Config, environ: Mapping[str, str]) -> int:
     from skillopt.engine.estimate import cost_line, estimate
     from skillopt.engine.prepare import prepare_training
 
-    with elsewhere(config) as scratch:
-        prepared = prepare_training(scratch, environ)
-        style = prepared.roles["optimizer"].spec.reply_style
-        parts = estimate(config, prepared.env, prepared.items, prepared.skill.text, style, prepared.prices)
+    prepared = prepare_training(config, environ)
+    style, agent = prepared.roles["optimizer"].spec.reply_style, prepared.roles["target"].profile.agent
+    parts = estimate(config, prepared.env, prepared.items, prepared.skill.text, style, prepared.prices, agent=agent)
     sizes = " ".join(f"{split}={len(items)}" for split, items in prepared.items.items())
     shell.say(f"env: {prepared.env.name}   items: {sizes}")
     shell.say(f"epochs={len(prepared.plan)} steps={prepared.steps} batch_size={config.train.batch_size}")
     for role, resolved in prepared.roles.items():
-        shell.say(f"{role} model: {resolved.spec.model} at {resolved.spec.base_url or 'this machine'}")
+        shell.say(f"{role} model: {resolved.spec.model or '(its own default)'} {resolved.place}")
     for line in dict.fromkeys(note for role in prepared.roles.values() for note in role.notes):
         shell.say(line)
     for part in parts:

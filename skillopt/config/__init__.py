@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillopt.config.errors import ConfigError, did_you_mean, nearest
+from skillopt.config.errors import ConfigError
 from skillopt.config.flat import explain_difference, fingerprint, flatten, from_flat
 from skillopt.config.keys import KeyInfo
 from skillopt.config.load import load_config
@@ -34,7 +34,6 @@ __all__ = [
     "Redactor",
     "RuntimeConfig",
     "TrainConfig",
-    "did_you_mean",
     "explain_difference",
     "fingerprint",
     "flatten",
@@ -42,7 +41,6 @@ __all__ = [
     "iter_keys",
     "load_config",
     "mask",
-    "nearest",
     "read_environment",
     "resolve_skill_path",
 ]

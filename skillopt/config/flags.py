@@ -7,23 +7,16 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from skillopt.config.errors import ConfigError, did_you_mean
+from skillopt.config.errors import ConfigError
 from skillopt.config.keys import Command, KeyInfo
 from skillopt.config.layers import RETIRED
 from skillopt.config.schema import Config, iter_keys
-from skillopt.types import Split
+from skillopt.spelling import did_you_mean
+from skillopt.types import SPLIT_ALIASES, Split
 
 SplitName = Split | Literal["all"]
 
-_SPLITS: dict[str, SplitName] = {
-    "train": "train",
-    "val": "val",
-    "valid_seen": "val",
-    "selection": "val",
-    "test": "test",
-    "valid_unseen": "test",
-    "all": "all",
-}
+_SPLITS: dict[str, SplitName] = {**SPLIT_ALIASES, "all": "all"}
 _OVERRIDE = re.compile(r"[A-Za-z_][\w.]*=")
 
 
@@ -63,16 +56,25 @@ def parse_args(parser: argparse.ArgumentParser, argv: Sequence[str] | None = Non
     """Parses a command line on which ``section.key=value`` may stand anywhere among the options.
 
     These come behind those of ``--cfg-options`` in ``overrides``, so they win. Exits with status 2 on anything else
-    that no option knows.
+    that no option knows. What was typed as the value of an unknown option is not shown: it may be a key.
     """
     namespace, extras = parser.parse_known_args(argv)
     unknown = [extra for extra in extras if not _OVERRIDE.match(extra)]
     if unknown:
         options = [option for action in parser._actions for option in action.option_strings]
         hint = did_you_mean(unknown[0].partition("=")[0], options)
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        parser.error(f"unrecognized arguments: {' '.join(_without_values(unknown))}{hint}")
     namespace.overrides = [*namespace.overrides, *extras]
     return namespace
+
+
+def _without_values(words: Sequence[str]) -> list[str]:
+    before = ("", *words)
+    return [
+        word.partition("=")[0] if word.startswith("-") else word
+        for word, previous in zip(words, before, strict=False)
+        if word.startswith("-") or not previous.startswith("-") or "=" in previous
+    ]
 
 
 def flag_values(namespace: argparse.Namespace) -> dict[str, Any]:

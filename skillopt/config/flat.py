@@ -44,7 +44,8 @@ def from_flat(flat: Mapping[str, Any]) -> Config:
 def fingerprint(config: Config) -> dict[str, Any]:
     """What a resumed run must have in common with the run that began, by dotted key, as JSON values.
 
-    Not in it: what a run may spend, how it behaves and logs, worker counts, time limits, the run folder, secrets.
+    Not in it: what a run may spend, how it behaves and logs, worker counts, time limits, secrets, and paths: what is
+    in the data and in the first skill counts, wherever they lie.
     """
     return {
         info.dotted: _without_userinfo(_jsonable(_value(config, info)))
@@ -57,8 +58,10 @@ def explain_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[s
     """Lines ``key: old -> new`` for what differs between two fingerprints, in the order of the schema.
 
     A key that only one of them has counts there as its default: it was added to the schema after the other was made.
+    One that may differ was among them once, and counts no more.
     """
-    order = [*key_by_dotted(), *sorted({*old, *new} - set(key_by_dotted()))]
+    known = {dotted: info for dotted, info in key_by_dotted().items() if not info.may_differ}
+    order = [*known, *sorted({*old, *new} - set(key_by_dotted()))]
     lines = []
     for dotted in order:
         if dotted in old or dotted in new:

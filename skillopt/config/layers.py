@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from skillopt.config.errors import ConfigError, did_you_mean, nearest
+from skillopt.config.errors import ConfigError
 from skillopt.config.keys import KeyInfo
 from skillopt.config.schema import SECTIONS, iter_keys, key_by_dotted, key_by_flat
 from skillopt.config.values import NULLS, Plain
 from skillopt.config.yaml_text import parse_yaml
+from skillopt.spelling import did_you_mean, nearest
 
 RETIRED = "gradient.max_analyst_rounds"
 _CODEX_ALIASES = {

@@ -19,8 +19,18 @@ from skillopt.config.values import invalid, read_float, shown
 
 AuthMode = Literal["", "api_key", "openai_compatible", "azure_cli", "managed_identity"]
 ThinkingMode = Literal["", "server_default", "enabled", "disabled"]
+Region = Literal["", "global_en", "cn_zh"]
 UseSdk = Literal["", "auto", "false"]
 AgentEffort = Literal["", "none", "low", "medium", "high", "xhigh", "max"]
+CodexEffort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh", "max"]
+CodexSandbox = Literal["", "read-only", "workspace-write", "danger-full-access"]
+CodexApproval = Literal["", "untrusted", "on-failure", "on-request", "never"]
+CursorSandbox = Literal["", "enabled", "disabled"]
+
+LEAST_THINKING = 1024
+"""The fewest tokens that Anthropic's API takes as a budget for thoughts."""
+NO_SDK = {"no": "false", "off": "false", "0": "false"}
+"""Other spellings of a ``UseSdk``."""
 
 _both = partial(key, on="both")
 _text = partial(key, "", on="both")
@@ -32,7 +42,7 @@ _sdk = partial(
     key,
     "",
     on="both",
-    aliases={"no": "false", "off": "false", "0": "false"},
+    aliases=NO_SDK,
     later=dict.fromkeys(("true", "yes", "on", "1"), "the program itself is run, which shows all that it does"),
 )
 _AUTH = "how to authenticate with Azure; blank: a key where there is one, else the Azure CLI"
@@ -98,7 +108,7 @@ class QwenKeys(Section):
 class MiniMaxKeys(Section):
     """MiniMax, for both roles and for one role. The latter never had an option on the command line."""
 
-    minimax_region: Literal["", "global_en", "cn_zh"] = _text("region of MiniMax; a base URL outranks it")
+    minimax_region: Region = _text("region of MiniMax; a base URL outranks it")
     minimax_base_url: str = _text("address of MiniMax")
     minimax_api_key: SecretStr | None = _unset("API key of MiniMax")
     minimax_model: str = _text("MiniMax's model for a role that names none; blank is MiniMax-M3")
@@ -115,7 +125,9 @@ class AnthropicKeys(Section):
     """Anthropic's Messages API."""
 
     anthropic_thinking_tokens: int | None = key(
-        None, "tokens that Claude may think with at Anthropic's API, 1024 or more; null and 0 switch it off", new=True
+        None,
+        f"tokens that Claude may think with at Anthropic's API, {LEAST_THINKING} or more; null and 0 switch it off",
+        new=True,
     )
     optimizer_anthropic_thinking_tokens: int | None = key(
         None, "the same for the optimizer; 0 switches it off", new=True
@@ -127,8 +139,8 @@ class AnthropicKeys(Section):
     )
     @classmethod
     def _enough(cls, value: int | None) -> int | None:
-        if value is not None and value != 0 and value < 1024:
-            raise invalid(f"must be 0 or at least 1024, got {value}")
+        if value is not None and value != 0 and value < LEAST_THINKING:
+            raise invalid(f"must be 0 or at least {LEAST_THINKING}, got {value}")
         return value
 
 
@@ -142,18 +154,18 @@ class AgentKeys(Section):
         unbuilt="the work of every agent is shown to the analysts; gradient.max_trajectory_tokens says how much of it",
     )
     codex_exec_path: str = _path("Codex's program; blank looks for codex")
-    codex_exec_sandbox: Literal["", "read-only", "workspace-write", "danger-full-access"] = _text(
+    codex_exec_sandbox: CodexSandbox = _text(
         "what Codex may write; blank is workspace-write for a target and read-only for an optimizer"
     )
     codex_exec_profile: str = _text("profile of Codex's own configuration")
     codex_exec_full_auto: bool = _both(False, "retired, without an effect; use codex_exec_sandbox")
-    codex_exec_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh", "max"] = _text(
+    codex_exec_reasoning_effort: CodexEffort = _text(
         "reasoning effort of Codex; blank and none leave it to the program"
     )
     codex_exec_use_sdk: UseSdk = _sdk("whether Codex is run by its SDK: it never is")
     codex_exec_network_access: bool | None = _unset("let Codex use the network; null does not")
     codex_exec_web_search: bool | None = _unset("let Codex search the web; null does not")
-    codex_exec_approval_policy: Literal["", "untrusted", "on-failure", "on-request", "never"] = _text(
+    codex_exec_approval_policy: CodexApproval = _text(
         "when Codex asks for approval; blank is never, since nobody answers"
     )
     claude_code_exec_path: str = _path("Claude Code's program; blank looks for claude")
@@ -164,7 +176,7 @@ class AgentKeys(Section):
         "cap of Claude Code's thinking tokens; null is 16384", ge=0
     )
     cursor_exec_path: str = _path("Cursor's program; blank looks for cursor-agent")
-    cursor_exec_sandbox: Literal["", "enabled", "disabled"] = _text("Cursor's own sandbox; blank is enabled")
+    cursor_exec_sandbox: CursorSandbox = _text("Cursor's own sandbox; blank is enabled")
     copilot_exec_path: str = _path("Copilot's program; blank looks for copilot")
     copilot_exec_home: str = _path("folder that Copilot keeps its files in; blank is its own choice")
     copilot_exec_allow_all_tools: bool | None = _unset("let Copilot use every tool; null does not")

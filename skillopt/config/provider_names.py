@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 ProviderName = Literal[
     "openai",
@@ -40,8 +40,6 @@ ProviderName = Literal[
 
 OPENAI_CHAT = "openai_chat"
 """What published configurations hold for a role that nobody set; as ``model.backend`` it means OpenAI or Azure."""
-
-PROVIDER_NAMES: tuple[str, ...] = get_args(ProviderName)
 
 ALIASES: Mapping[str, str] = {
     "azure": "azure_openai",

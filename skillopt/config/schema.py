@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from skillopt.config.keys import KeyInfo, Section, key, keys_of
 from skillopt.config.model_keys import ProviderKeys
-from skillopt.config.provider_names import ALIASES, ProviderName
+from skillopt.config.provider_names import ALIASES, OPENAI_CHAT, ProviderName
 from skillopt.config.sections import (
     BudgetConfig,
     EnvConfig,
@@ -32,7 +32,6 @@ RoleBackend = Literal["openai_chat", ProviderName]
 Backend = Literal["auto", "openai_chat", ProviderName]
 Effort = Literal["", "low", "medium", "high", "xhigh", "max"]
 
-_FOLLOWS = "openai_chat"
 _BACKEND = (
     "provider of both roles; auto takes the one whose API key is in the environment, and openai_chat means openai or "
     "azure_openai. anthropic is Anthropic's API, claude_chat the claude program. A program that works as a target only "
@@ -52,10 +51,10 @@ class GeneralKeys(Section):
     optimizer: str = key("gpt-5.5", "model that proposes edits", flat="optimizer_model", on="both")
     target: str = key("gpt-5.5", "model that the skill is for", flat="target_model", on="both")
     optimizer_backend: RoleBackend = key(
-        _FOLLOWS, _ROLE_BACKEND.format(role="optimizer"), on="both", aliases=ALIASES, null=(_FOLLOWS,)
+        OPENAI_CHAT, _ROLE_BACKEND.format(role="optimizer"), on="both", aliases=ALIASES, null=(OPENAI_CHAT,)
     )
     target_backend: RoleBackend = key(
-        _FOLLOWS, _ROLE_BACKEND.format(role="target"), on="both", aliases=ALIASES, null=(_FOLLOWS,)
+        OPENAI_CHAT, _ROLE_BACKEND.format(role="target"), on="both", aliases=ALIASES, null=(OPENAI_CHAT,)
     )
     base_url: str | None = key(None, "address of the API for both roles; null takes it from the environment", new=True)
     optimizer_base_url: str | None = key(None, "address of the API for the optimizer", new=True)

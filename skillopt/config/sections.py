@@ -10,8 +10,10 @@ from pydantic import field_validator, model_validator
 
 from skillopt.config.keys import Section, key
 from skillopt.config.values import invalid, shown
+from skillopt.spelling import did_you_mean
 
 DEFAULT_MIN_LEARNING_RATE = 2
+TRACKERS = ("mlflow", "wandb", "tensorboard")
 
 _skill_aware = partial(key, unbuilt="it needs skill-aware reflection")
 _density = partial(key, unbuilt="it needs the semantic density bonus")
@@ -173,16 +175,18 @@ class EnvConfig(Section):
     """The benchmark, its data, and how a target works on an item."""
 
     name: str = key("", "name of the environment, such as searchqa", flat="env", flag="env", on="both")
-    skill_init: str = key("", "file with the skill that training starts from", on="train")
+    skill_init: str = key("", "file with the skill that training starts from", on="train", resume=False)
     out_root: str = key("", "run folder; blank makes a new one below outputs/", on="both", resume=False)
     split_mode: Literal["ratio", "split_dir"] = key(
         "ratio", "cut one data file into splits (ratio), or read a folder that has them (split_dir)", on="both"
     )
     split_ratio: str = key("2:1:7", "train:val:test, in parts", on="both")
     split_seed: int = key(42, "seed of the shuffle before the cut", on="both")
-    split_dir: str = key("", "folder with train/, val/ and test/", on="both")
-    data_path: str = key("", "data file to cut into splits", on="both")
-    split_output_dir: str = key("", "where the cut splits are written; blank writes below the run folder", on="both")
+    split_dir: str = key("", "folder with train/, val/ and test/", on="both", resume=False)
+    data_path: str = key("", "data file to cut into splits", on="both", resume=False)
+    split_output_dir: str = key(
+        "", "where the cut splits are written; blank writes below the run folder", on="both", resume=False
+    )
     exec_timeout: float = key(120.0, "seconds that the target has for one call", gt=0)
     limit: int = key(0, "use only the first items of every split; 0 uses all", on="both", ge=0, null=(0,))
     workers: int = key(16, "target calls in flight at most", on="both", ge=1, resume=False)
@@ -257,3 +261,29 @@ class LoggingConfig(Section):
     predictions: Literal["train", "all", "none"] = key(
         "train", "rollouts whose conversation is written below predictions/", new=True, resume=False
     )
+    trackers: tuple[str, ...] = key(
+        (),
+        "where a training's numbers and texts go besides the run folder: mlflow, wandb, tensorboard, or several",
+        new=True,
+        resume=False,
+        null=((),),
+    )
+    tracker_prefix: str = key("skillopt/", "what every name in a tracker begins with", new=True, resume=False)
+
+    @field_validator("trackers")
+    @classmethod
+    def _known_trackers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = tuple(dict.fromkeys(name.casefold() for name in value))
+        for name in names:
+            if name not in TRACKERS:
+                hint = did_you_mean(name, TRACKERS)
+                raise invalid(f"must hold none but {', '.join(TRACKERS)}; got {shown(name)}{hint}")
+        return names
+
+    @field_validator("tracker_prefix")
+    @classmethod
+    def _in_any_name(cls, value: str) -> str:
+        parts = value.removesuffix("/").split("/")
+        if value and not all(re.fullmatch(r"[\w.-]+", part, re.ASCII) and part.strip(".") for part in parts):
+            raise invalid(f"takes letters, digits and _ - . with single slashes between them, got {shown(value)}")
+        return value

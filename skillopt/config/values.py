@@ -18,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic_core import PydanticCustomError
 
-from skillopt.config.errors import did_you_mean
+from skillopt.spelling import did_you_mean
 
 Base = Literal["bool", "int", "float", "text", "list", "secret", "choice"]
 

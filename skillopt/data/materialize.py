@@ -11,10 +11,9 @@ from typing import Any
 from skillopt.data.errors import DataError
 from skillopt.data.files import json_text, write_if_changed
 from skillopt.data.items import row_id
-from skillopt.data.names import SPLITS
 from skillopt.data.readers import MANIFEST_NAME, Row, data_files, read_rows
 from skillopt.data.splits import ITEMS_NAME
-from skillopt.types import Split
+from skillopt.types import SPLITS, Split
 
 DATASET = "lucadiliello/searchqa"
 FIELDS = ("question", "context", "answers")

@@ -1,43 +1,33 @@
-"""Names: of splits and their aliases, and of the folder that belongs to an item."""
+"""Names: of splits, and of the folder that belongs to an item."""
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Final
 
 from skillopt.data.errors import DataError
-from skillopt.types import Split
+from skillopt.spelling import nearest
+from skillopt.types import SPLIT_ALIASES, Split
 
-SPLITS: Final[tuple[Split, ...]] = ("train", "val", "test")
-ALIASES: Final[dict[str, Split]] = {
-    "train": "train",
-    "val": "val",
-    "valid_seen": "val",
-    "selection": "val",
-    "test": "test",
-    "valid_unseen": "test",
-}
 MAX_NAME = 80
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)", re.IGNORECASE)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def known_names(name: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown ``name``: the nearest known one, and all of them."""
     options = list(known)
-    close = difflib.get_close_matches(name.strip().lower(), options, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    match = nearest(name, options)
+    hint = f"did you mean {match!r}? " if match else ""
     return f"{hint}Known: {', '.join(options)}"
 
 
 def resolve_split(name: str) -> Split:
     """The split that ``name`` or an alias of it means. Raises ``DataError`` for any other name."""
-    split = ALIASES.get(name.strip().lower())
+    split = SPLIT_ALIASES.get(name.strip().lower())
     if split is None:
-        raise DataError(f"unknown split {name!r}; {nearest(name, ALIASES)}")
+        raise DataError(f"unknown split {name!r}; {known_names(name, SPLIT_ALIASES)}")
     return split
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from skillopt.data.errors import DataError
 from skillopt.data.files import json_text, write_if_changed
 from skillopt.data.items import Placed, Schema, check_ids, is_manifest, manifest_error, to_items
-from skillopt.data.names import SPLITS, nearest, resolve_split, safe_name
+from skillopt.data.names import known_names, resolve_split, safe_name
 from skillopt.data.ratio import parse_ratio, ratio_split
 from skillopt.data.readers import MANIFEST_NAME, data_files, find_dataset, read_rows
 from skillopt.resources import sample_file
-from skillopt.types import Item, Split
+from skillopt.types import SPLITS, Item, Split
 
 __all__ = [
     "SplitOptions",
@@ -66,35 +66,59 @@ class SplitSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """What ratio mode cut for the environment ``env``, whatever ``limit`` keeps of it."""
+
+    options: SplitOptions
+    env: str
+    parts: Mapping[Split, Sequence[Placed]] = field(repr=False)
+
+    def write(self, out_root: Path) -> None:
+        """Writes the splits where ``split_dir`` mode can read them: to ``split_output_dir``, or below ``out_root``.
+        What stands there already stays untouched. Raises ``DataError``."""
+        folder = generated_dir(self.options, self.env, out_root)
+        for split, placed in self.parts.items():
+            write_if_changed(folder / split / ITEMS_NAME, json_text(_rows(placed)))
+        manifest = {
+            "source_data_path": Path(self.options.data_path).as_posix(),
+            "split_mode": "ratio",
+            "split_ratio": ":".join(map(str, parse_ratio(self.options.split_ratio or DEFAULT_RATIO))),
+            "split_seed": _seed(self.options),
+            "counts": {split: len(placed) for split, placed in self.parts.items()},
+        }
+        write_if_changed(folder / MANIFEST_NAME, json_text(manifest))
+
+
+@dataclass(frozen=True, slots=True)
 class Splits:
-    """The items of each split, in file order; ids are unique over all three."""
+    """The items of each split, in file order; ids are unique over all three. ``cut`` is None where a folder has them
+    cut already."""
 
     train: tuple[Item, ...] = ()
     val: tuple[Item, ...] = ()
     test: tuple[Item, ...] = ()
+    cut: Cut | None = None
 
     def of(self, split: Split) -> tuple[Item, ...]:
         """The items of one split."""
         return {"train": self.train, "val": self.val, "test": self.test}[split]
 
 
-def load_splits(options: SplitOptions, schema: Schema, out_root: Path) -> Splits:
-    """The splits that ``options`` ask for. Raises ``DataError``.
+def load_splits(options: SplitOptions, schema: Schema) -> Splits:
+    """The splits that ``options`` ask for. Reads only; see ``Cut.write``. Raises ``DataError``.
 
-    ``split_dir`` mode reads ``<split_dir>/{train,val,test}/``; ``ratio`` mode cuts ``data_path`` and writes what it
-    cut to ``split_output_dir``, or to a folder under ``out_root``, where it does not stand there already. ``limit``
-    keeps the first N items of each split (0: all).
+    ``split_dir`` mode reads ``<split_dir>/{train,val,test}/``; ``ratio`` mode cuts ``data_path``. ``limit`` keeps the
+    first N items of each split (0: all).
     """
     limit = options.limit or 0
     if limit < 0:
         raise DataError(f"env.limit={limit}: needs 0 (all items) or the number of items to keep of each split")
     if options.split_mode == "split_dir":
-        placed = _read_split_dir(options.split_dir, schema)
-    elif options.split_mode == "ratio":
-        placed = _cut_dataset(options, schema, out_root)
-    else:
-        raise DataError(f"unknown env.split_mode {options.split_mode!r}; {nearest(options.split_mode, _MODES)}")
-    return to_splits(placed, limit)
+        return to_splits(_read_split_dir(options.split_dir, schema), limit)
+    if options.split_mode == "ratio":
+        parts = _cut_dataset(options, schema)
+        return replace(to_splits(parts, limit), cut=Cut(options, schema.env, parts))
+    raise DataError(f"unknown env.split_mode {options.split_mode!r}; {known_names(options.split_mode, _MODES)}")
 
 
 def to_splits(placed: dict[Split, list[Placed]], limit: int = 0) -> Splits:
@@ -105,7 +129,7 @@ def to_splits(placed: dict[Split, list[Placed]], limit: int = 0) -> Splits:
 
 
 def generated_dir(options: SplitOptions, env: str, out_root: Path) -> Path:
-    """The folder that ratio mode writes its splits to."""
+    """The folder that the splits of ratio mode are written to."""
     if str(options.split_output_dir).strip():
         return Path(options.split_output_dir)
     weights = parse_ratio(options.split_ratio or DEFAULT_RATIO)
@@ -147,7 +171,7 @@ def _read_split(folder: Path, schema: Schema) -> list[Placed]:
     return to_items(rows, schema)
 
 
-def _cut_dataset(options: SplitOptions, schema: Schema, out_root: Path) -> dict[Split, list[Placed]]:
+def _cut_dataset(options: SplitOptions, schema: Schema) -> dict[Split, list[Placed]]:
     weights = parse_ratio(options.split_ratio or DEFAULT_RATIO)
     file = find_dataset(options.data_path)
     rows = read_rows(file, allow_object=True)
@@ -155,22 +179,7 @@ def _cut_dataset(options: SplitOptions, schema: Schema, out_root: Path) -> dict[
         raise manifest_error(schema, file, file.parent)
     placed = to_items(rows, schema)
     check_ids([("whole", placed)])
-    parts = dict(zip(SPLITS, ratio_split(placed, weights, _seed(options)), strict=True))
-    _write_splits(generated_dir(options, schema.env, out_root), parts, options)
-    return parts
-
-
-def _write_splits(folder: Path, parts: dict[Split, list[Placed]], options: SplitOptions) -> None:
-    for split, placed in parts.items():
-        write_if_changed(folder / split / ITEMS_NAME, json_text(_rows(placed)))
-    manifest = {
-        "source_data_path": Path(options.data_path).as_posix(),
-        "split_mode": "ratio",
-        "split_ratio": ":".join(map(str, parse_ratio(options.split_ratio or DEFAULT_RATIO))),
-        "split_seed": _seed(options),
-        "counts": {split: len(placed) for split, placed in parts.items()},
-    }
-    write_if_changed(folder / MANIFEST_NAME, json_text(manifest))
+    return dict(zip(SPLITS, ratio_split(placed, weights, _seed(options)), strict=True))
 
 
 def _rows(placed: Sequence[Placed]) -> list[dict[str, Any]]:

@@ -46,9 +46,8 @@ class FolderState:
 def model_check(resolved: ResolvedRole) -> Check:
     """Provider, model and endpoint."""
     spec, row = resolved.spec, resolved.profile
-    where = spec.base_url or ("this machine" if spec.provider == "local" else f"the program {resolved.program}")
     named = spec.model or "its own default model"
-    text = "; ".join([f"{named}, {spec.provider} at {where}", *_own_notes(resolved)])
+    text = "; ".join([f"{named}, {spec.provider} {resolved.place}", *_own_notes(resolved)])
     facts = {"provider": spec.provider, "model": spec.model, "endpoint": spec.base_url, "protocol": row.protocol}
     return Check(f"{spec.role} model", "ok", text, facts={**facts, "notes": list(resolved.notes)})
 

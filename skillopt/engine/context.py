@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skillopt.config import Config
 from skillopt.envs.base import Env
@@ -17,10 +17,14 @@ from skillopt.types import Item, Role, Split
 
 
 class Priority:
-    """Of two waiting calls the lower number goes first: the critical path before what may come at any time."""
+    """Of two waiting calls the lower number goes first: the critical path before what may come at any time.
 
-    STEP = 10
+    What a step asks comes after a gate, in its turn (``STEP``) or ahead of it (``AHEAD``).
+    """
+
     GATE = 10
+    AHEAD = 11
+    STEP = 12
     BASELINE = 20
     PAIRS = 30
     TEST = 90
@@ -28,7 +32,10 @@ class Priority:
 
 @dataclass(frozen=True)
 class Context:
-    """A run's configuration, environment, items, models, folder, meter and event stream."""
+    """A run's configuration, environment, items, models, folder, meter and event stream.
+
+    ``ahead``: what is done in this context is done again in its turn. Until then it only asks the models.
+    """
 
     config: Config
     env: Env
@@ -38,6 +45,7 @@ class Context:
     meter: SpendMeter
     events: Events
     total_steps: int = 0
+    ahead: bool = False
 
     @property
     def selection_items(self) -> Sequence[Item]:
@@ -55,12 +63,17 @@ class Context:
         caps = (budget.max_calls, budget.max_tokens, budget.max_seconds, budget.max_usd)
         return any(cap is not None for cap in caps)
 
+    def ahead_of_turn(self) -> Context:
+        """The context for work ahead of its turn: nobody hears of it, and it ends nothing but itself."""
+        return replace(self, events=Events(), ahead=True)
+
     def scope(self) -> Scope:
         return Scope(self, set())
 
     def stop(self, reason: StopRequested) -> StopRequested:
         """Admits no further request and returns what to raise."""
-        self.meter.stop(reason)
+        if not self.ahead:
+            self.meter.stop(reason)
         return reason
 
 
@@ -73,8 +86,12 @@ class Scope:
 
     @property
     def target(self) -> ChatModel:
-        return self.context.models["target"].scoped(self.keys)
+        return self._model("target")
 
     @property
     def optimizer(self) -> ChatModel:
-        return self.context.models["optimizer"].scoped(self.keys)
+        return self._model("optimizer")
+
+    def _model(self, role: Role) -> ChatModel:
+        model = self.context.models[role]
+        return model.ahead(Priority.AHEAD) if self.context.ahead else model.scoped(self.keys)

@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -22,8 +21,8 @@ from skillopt.agents.login import config_directory, has_login
 from skillopt.agents.sandbox import find_sandbox
 from skillopt.agents.table import CLIS
 from skillopt.config import Config, ConfigError
+from skillopt.config.provider_names import OPENAI_CHAT
 from skillopt.data.errors import DataError
-from skillopt.data.names import SPLITS
 from skillopt.engine.checks import (
     Check,
     FolderState,
@@ -37,6 +36,7 @@ from skillopt.engine.checks import (
     program_checks,
     weights_check,
 )
+from skillopt.engine.errors import RoleError
 from skillopt.engine.models import open_clients
 from skillopt.engine.money import role_prices
 from skillopt.engine.prepare import Prepared, load_env, prepare_training, read_skill, role_of
@@ -49,16 +49,15 @@ from skillopt.models.errors import ModelError, ProviderError
 from skillopt.models.listing import list_models
 from skillopt.models.pricing import Price
 from skillopt.models.probe import probe
-from skillopt.models.profile import ResolvedRole
+from skillopt.models.profile import BOTH_ROLES, ResolvedRole
 from skillopt.models.resolve import require
 from skillopt.models.settings import Settings
 from skillopt.models.types import Attempt, ChatModel
-from skillopt.types import Role
+from skillopt.types import SPLITS, Role
 
 if TYPE_CHECKING:
     from skillopt.local.weights import Shelf
 
-ROLES: tuple[Role, ...] = ("optimizer", "target")
 _ENGINE = "xllamacpp"
 _SHOWN_MODELS = 8
 _PATIENCE = {"cli": 150.0, "local": 120.0}
@@ -113,7 +112,7 @@ def look(visit: Visit) -> Found:
     roles: dict[Role, ResolvedRole] = {}
     prices: dict[Role, Price | None] = {}
     checks: list[Check] = []
-    for role in ROLES:
+    for role in BOTH_ROLES:
         resolved, found = _role_checks(visit, role, env)
         checks += found
         if resolved is not None:
@@ -140,7 +139,7 @@ def _told_once(checks: Sequence[Check]) -> list[Check]:
 
 def _role_checks(visit: Visit, role: Role, env: Env | None) -> tuple[ResolvedRole | None, list[Check]]:
     own = visit.config.model.optimizer_backend if role == "optimizer" else visit.config.model.target_backend
-    commands, own_backend = visit.commands, bool(own) and own not in ("auto", "openai_chat")
+    commands, own_backend = visit.commands, own != OPENAI_CHAT
     try:
         resolved = role_of(visit.config, role, visit.environ)
     except ProviderError as error:
@@ -195,24 +194,17 @@ def _price_check(visit: Visit, resolved: ResolvedRole, prices: dict[Role, Price 
 
 
 def _data_check(visit: Visit) -> tuple[Env | None, Check]:
-    """The environment and its items. It writes what it cuts from one file, so it gets a folder that is gone again."""
+    """The environment and its items."""
     name = visit.config.env.name
     try:
-        with tempfile.TemporaryDirectory() as scratch:
-            env = load_env(_in_scratch(visit.config, scratch))
-            sizes = {split: len(env.load(split)) for split in SPLITS}
+        env = load_env(visit.config)
+        sizes = {split: len(env.load(split)) for split in SPLITS}
     except Exception as error:  # an environment may be anyone's code, and the other parts are worth a look all the same
         known = isinstance(error, DataError | ImportError | OSError)
         text = str(error) if known else f"environment {name!r} failed: {type(error).__name__}: {error}"
         return None, Check("data", "fail", text, for_data(text, name, visit.commands), {"env": name})
     text = ", ".join(f"{split} {size}" for split, size in sizes.items())
     return env, Check("data", "ok", f"{name}: {text} items", facts={"env": name, "items": sizes})
-
-
-def _in_scratch(config: Config, scratch: str) -> Config:
-    return config.model_copy(
-        update={"env": config.env.model_copy(update={"out_root": scratch, "split_output_dir": ""})}
-    )
 
 
 def _skill_check(visit: Visit) -> Check:
@@ -232,7 +224,7 @@ def _plan_check(visit: Visit, env: Env) -> tuple[Prepared | None, Check]:
     except (ConfigError, DataError, ProviderError, EnvError) as error:
         return None, Check("plan", "fail", str(error), for_plan(str(error), env.name, visit.commands))
     facts = {"epochs": len(prepared.plan), "steps": prepared.steps}
-    text = f"{prepared.steps} steps in {len(prepared.plan)} epochs; --dry-run of train says what that may cost"
+    text = f"epochs={len(prepared.plan)} steps={prepared.steps}; --dry-run of train says what that may cost"
     return prepared, Check("plan", "ok", text, facts=facts)
 
 
@@ -283,9 +275,8 @@ def _can_be_probed(resolved: ResolvedRole, checks: Sequence[Check]) -> bool:
 
 async def _program_checks(visit: Visit, resolved: ResolvedRole) -> list[Check]:
     cli = CLIS[resolved.spec.provider]
-    report, sandbox = await asyncio.gather(
-        check_program(cli, resolved.program, visit.environ), find_sandbox(visit.environ)
-    )
+    sandbox = await find_sandbox(visit.environ)
+    report = await check_program(cli, resolved.program, visit.environ, sandbox=sandbox)
     stored = has_login(cli, config_directory(cli, resolved.home, visit.environ))
     login = credentials(cli, resolved.spec.role, visit.environ, stored)
     return program_checks(resolved, cli, report, sandbox, login.source, visit.commands)
@@ -300,7 +291,7 @@ async def _probe_checks(
         async with open_clients(visit.config, roles, tally, visit.environ, lambda line: None) as clients:
             jobs = (_probe(visit, roles[role], client, tally, prices.get(role)) for role, client in clients.items())
             return list(await asyncio.gather(*jobs))
-    except (LocalError, ProviderError, ModelError, OSError) as error:  # none of them could be opened
+    except (RoleError, LocalError, ProviderError, ModelError, OSError) as error:  # none of them could be opened
         advice = typed_in(str(error)) or (visit.commands.doctor(),)
         return [Check(f"{role} probe", "fail", str(error), advice) for role in roles]
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from skillopt.concurrency import gather_both
+from skillopt.config import Config
 from skillopt.engine.commit import state_files
 from skillopt.engine.context import Context, Priority, Scope
 from skillopt.engine.evaluate import evaluate, rollout_files
-from skillopt.engine.gating import current_measured, judged
-from skillopt.engine.passes import Passes
+from skillopt.engine.gating import judged, measure
+from skillopt.engine.passes import GetPass, Passes
 from skillopt.engine.plan import EpochPlan, slow_update_sample
 from skillopt.engine.settings import optimizer_settings
 from skillopt.engine.state import RunState
@@ -22,6 +24,12 @@ from skillopt.optimizer.slow_update import SlowUpdate, slow_update
 from skillopt.run.folder import dump_json
 from skillopt.skill import Skill
 from skillopt.types import Item, Rollout
+
+Guided = tuple[RunState, dict[str, Any], dict[str, bytes]]
+"""The state after the slow update, ``slow_result.json``, and further files."""
+
+Certain = Callable[[Skill, asyncio.Future[Any]], None]
+"""Is told the skill that the next epoch starts with, and the meta skill that may still be in the making."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +43,24 @@ class Comparison:
     curr: tuple[Rollout, ...]
 
 
-async def close_epoch(context: Context, passes: Passes, state: RunState, epoch: EpochPlan[Item]) -> RunState:
+async def close_epoch(
+    context: Context, passes: Passes, state: RunState, epoch: EpochPlan[Item], certain: Certain
+) -> RunState:
     """Slow update and meta skill of an epoch, in one commit. Epoch 1 has no earlier skill to compare with: it gets the
-    empty guidance block, unmeasured."""
+    empty guidance block, unmeasured. ``certain`` is told which skill will be current, as soon as it is certain."""
     optimizer = context.config.optimizer
     scope = context.scope()
     files: dict[str, bytes] = {}
     started = time.monotonic()
-    slow: SlowUpdate | None = None
-    meta: MetaSkill | None = None
-    if epoch.epoch > 1 and (optimizer.use_slow_update or optimizer.use_meta_skill):
-        comparison = await compare(scope, passes, state, epoch.epoch)
+    comparison: Comparison | None = None
+    if compares(context.config, epoch.epoch):
+        comparison = await compare(scope, passes.get, state, epoch.epoch)
         files |= comparison_files(context, epoch.epoch, comparison)
-        slow, meta = await ask_optimizer(scope, state, comparison)
-    if optimizer.use_slow_update:
-        state, result, more = await inject(scope, state, epoch.epoch, slow)
+    guided, meta = await ask_optimizer(scope, state, epoch.epoch, comparison, certain)
+    if guided is not None:
+        state, result, more = guided
         files |= more
-        if slow:
+        if comparison is not None:
             prev, curr = comparison.shown.means()
             result |= {"prev_hard": prev, "curr_hard": curr, "time_s": round(time.monotonic() - started, 1)}
         files[f"slow_update/epoch_{epoch.epoch:02d}/slow_result.json"] = dump_json(result)
@@ -70,11 +79,15 @@ async def close_epoch(context: Context, passes: Passes, state: RunState, epoch: 
     return state
 
 
+def compares(config: Config, epoch: int) -> bool:
+    """Whether the end of the epoch compares its first skill with its last."""
+    return epoch > 1 and (config.optimizer.use_slow_update or config.optimizer.use_meta_skill)
+
+
 def start_pairs(context: Context, passes: Passes, state: RunState, epoch: int) -> None:
     """Begins the rollouts of the epoch's first skill on the longitudinal sample: they depend on nothing else."""
-    optimizer = context.config.optimizer
-    if epoch > 1 and (optimizer.use_slow_update or optimizer.use_meta_skill) and not context.capped:
-        sample = longitudinal_order(context, epoch)[: optimizer.slow_update_samples]
+    if compares(context.config, epoch) and not context.capped:
+        sample = longitudinal_order(context, epoch)[: context.config.optimizer.slow_update_samples]
         passes.start(Skill(state.epoch_start), sample, label=_prev_label(epoch), priority=Priority.PAIRS)
 
 
@@ -88,9 +101,10 @@ def _prev_label(epoch: int) -> str:
     return f"epoch {epoch} pairs (before)"
 
 
-async def compare(scope: Scope, passes: Passes, state: RunState, epoch: int) -> Comparison:
-    """Both skills on the sample. Policy ``changed`` looks further, a sample's worth of items at a time, until it has as
-    many changed pairs as the sample has items or the train split ends."""
+async def compare(scope: Scope, earlier: GetPass, state: RunState, epoch: int) -> Comparison:
+    """Both skills on the sample; ``earlier`` gives the passes of the first one. Policy ``changed`` looks further, a
+    sample's worth of items at a time, until it has as many changed pairs as the sample has items or the train split
+    ends."""
     context = scope.context
     optimizer = context.config.optimizer
     order = longitudinal_order(context, epoch)
@@ -101,12 +115,12 @@ async def compare(scope: Scope, passes: Passes, state: RunState, epoch: int) -> 
     for start in range(0, len(order), max(1, size)):
         items = order[start : start + size]
         label = _prev_label(epoch) if start == 0 else f"{_prev_label(epoch)} from {start}"
-        earlier, today = await gather_both(
-            passes.get(before, items, label=label, priority=Priority.PAIRS),
+        then, today = await gather_both(
+            earlier(before, items, label=label, priority=Priority.PAIRS),
             evaluate(scope, now, items, label=f"epoch {epoch} pairs (now)", priority=Priority.STEP),
         )
-        scope.keys.update(earlier.scope.keys)
-        prev += earlier.evaluation.rollouts
+        scope.keys.update(then.scope.keys)
+        prev += then.evaluation.rollouts
         curr += today.rollouts
         pairing = pair_up(prev, curr)
         shown = pairing.chosen(optimizer.longitudinal_pair_policy)
@@ -116,30 +130,36 @@ async def compare(scope: Scope, passes: Passes, state: RunState, epoch: int) -> 
 
 
 async def ask_optimizer(
-    scope: Scope, state: RunState, comparison: Comparison
-) -> tuple[SlowUpdate | None, MetaSkill | None]:
-    """Both calls at once: neither reads what the other writes."""
+    scope: Scope, state: RunState, epoch: int, comparison: Comparison | None, certain: Certain
+) -> tuple[Guided | None, MetaSkill | None]:
+    """Both calls at once, and the gate on the guidance beside a meta skill that is still being written: neither reads
+    what the other writes."""
     optimizer = scope.context.config.optimizer
     settings = optimizer_settings(scope.context.config, scope.optimizer.spec)
     before, now = Skill(state.epoch_start), Skill(state.current)
 
-    async def slow() -> SlowUpdate | None:
-        if not optimizer.use_slow_update:
-            return None
-        return await slow_update(scope.optimizer, settings, before, now, comparison.shown)
-
     async def meta() -> MetaSkill | None:
-        if not optimizer.use_meta_skill:
+        if not optimizer.use_meta_skill or comparison is None:
             return None
         return await meta_skill(scope.optimizer, settings, before, now, state.memory, comparison.shown)
 
-    return await gather_both(slow(), meta())
+    async def guided() -> Guided | None:
+        if not optimizer.use_slow_update:
+            certain(now, advice)
+            return None
+        slow = None
+        if comparison is not None:
+            slow = await slow_update(scope.optimizer, settings, before, now, comparison.shown)
+        return await inject(scope, state, epoch, slow, lambda skill: certain(skill, advice))
+
+    advice = asyncio.ensure_future(meta())
+    return await gather_both(guided(), advice)
 
 
 async def inject(
-    scope: Scope, state: RunState, epoch: int, slow: SlowUpdate | None
-) -> tuple[RunState, dict[str, Any], dict[str, bytes]]:
-    """The state after the slow update, ``slow_result.json``, and further files.
+    scope: Scope, state: RunState, epoch: int, slow: SlowUpdate | None, certain: Callable[[Skill], None]
+) -> Guided:
+    """The guidance in the current skill.
 
     With ``slow_update_gate_with_selection`` the guidance passes the gate like any candidate; without, it enters the
     current skill at once, which then counts as unmeasured.
@@ -148,10 +168,12 @@ async def inject(
     if slow is None:
         placeholder = current.with_empty_guidance()
         origin = f"slow_update_placeholder_epoch_{epoch:02d}"
+        certain(placeholder)
         state = state.but(current=placeholder.text, current_origin=origin)
         return state, {"action": "inject_placeholder", "epoch": epoch}, {}
     if slow.content is None:
         error = {"error": slow.error.message} if slow.error else {}
+        certain(current)
         return state, {"action": "no_content", **error}, {}
     candidate = current.with_guidance(slow.content)
     result = {
@@ -165,19 +187,27 @@ async def inject(
     files = {f"{directory}/candidate_skill.md": candidate.to_bytes()}
     origin = f"slow_update_epoch_{epoch:02d}"
     if candidate.text == current.text:
+        certain(current)
         return state, result | {"action": "skip_no_change"}, files
     context = scope.context
     if not context.config.optimizer.slow_update_gate_with_selection or not context.selection_items:
+        certain(candidate)
         state = state.but(current=candidate.text, current_origin=origin, current_scores=None)
         return state, result | {"action": "force_accept"}, files
-    label = f"epoch {epoch} selection"
-    evaluation, state = await gather_both(
-        evaluate(scope, candidate, context.selection_items, label=label, priority=Priority.GATE),
-        current_measured(scope, state, label),
+
+    async def before() -> RunState:
+        return state
+
+    evaluation, judged_in = await measure(
+        scope,
+        candidate,
+        before,
+        f"epoch {epoch} selection",
+        lambda accepted: certain(candidate if accepted else current),
     )
     everything = context.config.logging.predictions == "all"
     files |= rollout_files(f"{directory}/selection_eval", evaluation.rollouts, predictions=everything)
-    state, verdict = judged(context, state, candidate, evaluation, origin)
+    state, verdict = judged(context, judged_in, candidate, evaluation, origin)
     scores = {"selection_hard": evaluation.hard, "selection_soft": evaluation.soft}
     return state, result | scores | {"action": verdict.action}, files
 

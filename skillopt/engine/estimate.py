@@ -10,9 +10,12 @@ from statistics import fmean, pvariance
 from skillopt.config import Config
 from skillopt.engine.plan import EpochPlan, StepPlan, plan_epochs, slow_update_sample
 from skillopt.envs.base import Env
+from skillopt.harness.agent import prompt as agent_prompt
+from skillopt.harness.agent import skill_file
 from skillopt.harness.chat import compose
 from skillopt.models.pricing import Price, cost, dollars, total
 from skillopt.models.types import ReplyStyle, Usage
+from skillopt.models.wire import IMAGE_CHARS
 from skillopt.optimizer.minibatch import COMPACT_SIZE
 from skillopt.types import Item, Role, Split
 
@@ -26,6 +29,8 @@ class RoleEstimate:
     """Calls of one role, fewest and most, and the tokens of the most. The probe is one of the calls.
 
     ``cost_usd`` is what these tokens cost (US dollars, nothing read from a cache), None where the price is not known.
+    A call of an ``agent`` is a run of it; its tokens are those of one turn, and nobody knows how many turns it takes,
+    so it has no cost.
     """
 
     role: Role
@@ -34,9 +39,13 @@ class RoleEstimate:
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float | None = None
+    agent: bool = False
 
     def line(self) -> str:
         calls = f"{self.low}" if self.low == self.high else f"{self.low}-{self.high}"
+        if self.agent:
+            each = round(self.prompt_tokens / max(1, self.high - 1))
+            return f"{self.role}: {calls} runs of an agent, each of about {each:,} prompt tokens times its turns"
         return (
             f"{self.role}: {calls} calls, at most about {self.prompt_tokens:,} prompt and {self.completion_tokens:,} "
             "completion tokens"
@@ -50,15 +59,18 @@ def estimate(
     skill: str,
     style: ReplyStyle,
     prices: Mapping[Role, Price | None] | None = None,
+    *,
+    agent: bool = False,
 ) -> tuple[RoleEstimate, ...]:
     """Calls, tokens and money of a whole training run, for each role. Tokens are estimated as characters / 4; a reply
-    as 150 tokens from a target and 700 from an optimizer."""
+    as 150 tokens from a target and 700 from an optimizer. ``agent``: the target is one."""
     train = config.train
     plan = plan_epochs(items["train"], train.batch_size, train.accumulation, train.num_epochs, train.seed)
     low, high = target_calls(config, items, plan)
-    prompts = [_tokens(env, item, skill) for rows in items.values() for item in rows]
+    prompts = [_tokens(env, item, skill, agent) for rows in items.values() for item in rows]
     per_item = sum(prompts) / max(1, len(prompts))
-    target = RoleEstimate("target", 1 + low, 1 + high, round(high * per_item), high * _REPLY_TOKENS["target"])
+    tokens = round(high * per_item), high * _REPLY_TOKENS["target"]
+    target = RoleEstimate("target", 1 + low, 1 + high, *tokens, agent=agent)
 
     low, high = optimizer_calls(config, plan, style)
     trajectory = min(per_item + _REPLY_TOKENS["target"], config.gradient.max_trajectory_tokens)
@@ -68,26 +80,32 @@ def estimate(
 
 
 def estimate_evaluation(
-    env: Env, items: Mapping[Split, Sequence[Item]], skill: str, price: Price | None = None
+    env: Env,
+    items: Mapping[Split, Sequence[Item]],
+    skill: str,
+    price: Price | None = None,
+    *,
+    agent: bool = False,
 ) -> RoleEstimate:
     """Calls, tokens and money of one evaluation of ``skill`` on all ``items``; reckoned as in ``estimate``."""
-    prompts = [_tokens(env, item, skill) for rows in items.values() for item in rows]
+    prompts = [_tokens(env, item, skill, agent) for rows in items.values() for item in rows]
     calls = 1 + len(prompts)
     tokens = round(sum(prompts)), len(prompts) * _REPLY_TOKENS["target"]
-    return _priced(RoleEstimate("target", calls, calls, *tokens), price)
+    return _priced(RoleEstimate("target", calls, calls, *tokens, agent=agent), price)
 
 
 def cost_line(parts: Sequence[RoleEstimate]) -> str:
     """The money of an estimate, by role and in all; what has no known price is said to have none."""
-    sums = [f"{part.role} {_dollars(part.cost_usd)}" for part in parts]
+    sums = [f"{part.role} {'by its turns' if part.agent else _dollars(part.cost_usd)}" for part in parts]
     whole = total(part.cost_usd for part in parts)
     if whole is None:
-        return f"cost: price unknown ({', '.join(sums)})"
+        what = "not known beforehand" if any(part.agent for part in parts) else "price unknown"
+        return f"cost: {what} ({', '.join(sums)})"
     return f"cost: at most about {_dollars(whole)}" + (f" ({', '.join(sums)})" if len(sums) > 1 else "")
 
 
 def _priced(part: RoleEstimate, price: Price | None) -> RoleEstimate:
-    if price is None:
+    if price is None or part.agent:
         return part
     return replace(part, cost_usd=cost(Usage(part.prompt_tokens, part.completion_tokens), price))
 
@@ -111,9 +129,11 @@ def target_calls(
     if optimizer.use_slow_update or optimizer.use_meta_skill:
         high += sum(_pairs(config, items["train"], epoch) for epoch in plan[1:])
     if optimizer.use_slow_update:
-        high += later * val
-    if not (evaluation.use_gate and optimizer.slow_update_gate_with_selection):
-        high += val + test  # the last skill may be another one than the best
+        high += later * val  # guidance that meets no gate is measured with the next candidate, or at the end
+    ungated = optimizer.use_slow_update and not optimizer.slow_update_gate_with_selection
+    if ungated or not evaluation.use_gate:
+        high += test  # the last skill may be another one than the best
+        high += val if optimizer.use_slow_update and not later else 0  # its empty block is a text of its own
     return low, high
 
 
@@ -199,5 +219,9 @@ def _merge_calls(patches: int, size: int) -> int:
     return calls
 
 
-def _tokens(env: Env, item: Item, skill: str) -> float:
-    return sum(len(message.content) for message in compose(env.prompt(item), skill)) / 4
+def _tokens(env: Env, item: Item, skill: str, agent: bool) -> float:
+    task = env.prompt(item)
+    if agent:
+        return sum(map(len, (agent_prompt(task), skill_file(task, skill), task.user))) / 4
+    messages = compose(task, skill)
+    return sum(len(message.content) + IMAGE_CHARS * len(message.images) for message in messages) / 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,17 @@ from typing import Any
 from skillopt.concurrency import cancel_all
 from skillopt.data.splits import safe_name
 from skillopt.engine.context import Context, Scope
-from skillopt.harness.chat import ChatHarness
+from skillopt.harness.base import Harness
+from skillopt.harness.choose import harness_for
 from skillopt.harness.rows import result_row
 from skillopt.models.errors import StopRequested
+from skillopt.models.types import ChatModel
 from skillopt.run.folder import dump_json
 from skillopt.skill import Skill
 from skillopt.types import Failure, Item, Outcome, Rollout, Score
+
+Watch = Callable[[Rollout], None]
+"""Is shown the rollouts of a pass in the order in which they end."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,12 @@ class ErrorGuard:
             raise self._context.stop(StopRequested("error_rate", detail))
 
 
+def harness_of(context: Context, target: ChatModel) -> Harness:
+    """How the target of a run is asked."""
+    env_keys = context.config.env
+    return harness_for(target, max_tokens=env_keys.max_completion_tokens, timeout=env_keys.exec_timeout)
+
+
 async def rollouts_in_order(
     scope: Scope,
     skill: Skill,
@@ -88,14 +99,15 @@ async def rollouts_in_order(
     label: str,
     priority: int,
     slots: AbstractAsyncContextManager[object] | None = None,
+    watch: Watch | None = None,
 ) -> AsyncIterator[Rollout]:
     """Rolls out all items at once and yields them in item order, each as soon as it and those before it are done.
 
-    ``slots`` bounds how many are under way, below the bound of the endpoint.
+    ``slots`` bounds how many are under way, below the bound of the endpoint. ``watch`` is shown each rollout when it is
+    done.
     """
     context = scope.context
-    env_keys = context.config.env
-    harness = ChatHarness(scope.target, max_tokens=env_keys.max_completion_tokens, timeout=env_keys.exec_timeout)
+    harness = harness_of(context, scope.target)
     guard = ErrorGuard(context, "target", len(items))
     progress = _Progress(context, label, len(items))
 
@@ -103,6 +115,8 @@ async def rollouts_in_order(
         async with slots or nullcontext():
             rollout = await harness.run(context.env, item, skill, priority=priority, stage="rollout")
         progress.done(rollout)
+        if watch is not None:
+            watch(rollout)
         if isinstance(rollout.outcome, Failure):
             guard.failed(rollout.outcome)
         return rollout
@@ -145,10 +159,12 @@ async def evaluate(
     label: str,
     priority: int,
     slots: AbstractAsyncContextManager[object] | None = None,
+    watch: Watch | None = None,
 ) -> Evaluation:
     """``skill`` on ``items``. ``label`` names the pass in events. Raises ``StopRequested`` when too much fails."""
     done: list[Rollout] = []
-    async for rollout in rollouts_in_order(scope, skill, items, label=label, priority=priority, slots=slots):
+    passing = rollouts_in_order(scope, skill, items, label=label, priority=priority, slots=slots, watch=watch)
+    async for rollout in passing:
         done.append(rollout)
     return Evaluation(tuple(done))
 

@@ -12,7 +12,7 @@ from skillopt.engine.context import Context, Priority
 from skillopt.engine.evaluate import evaluate, rollout_files
 from skillopt.engine.models import OpenClients, journaled, open_clients
 from skillopt.engine.passes import Pass
-from skillopt.engine.prepare import Prepared
+from skillopt.engine.prepare import Prepared, write_splits
 from skillopt.engine.resume import EVALUATION, open_run
 from skillopt.engine.session import caps_of, grace_of, until_stopped
 from skillopt.harness.rows import result_row
@@ -57,6 +57,7 @@ async def evaluate_skill(
     with open_run(prepared, EVALUATION, redactor.mask) as folder:
         prepared = replace(prepared, skill=Skill(redactor.mask(prepared.skill.text)))
         folder.restore()
+        write_splits(prepared.env, folder.root)
         meter = SpendMeter(folder.journal, caps_of(prepared), prices=prepared.prices)
         done = await _evaluate(prepared, split, folder, meter, environ, Events(*listeners), connect)
         evaluation = done.evaluation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from skillopt.concurrency import gather_all
@@ -17,11 +18,13 @@ from skillopt.run.folder import FINISH, TEST, dump_json
 from skillopt.skill import Skill
 
 
-async def finish(context: Context, passes: Passes, initial: Skill, state: RunState) -> dict[str, Any]:
+async def finish(
+    context: Context, passes: Passes, initial: Skill, state: RunState, meanwhile: AbstractContextManager[None]
+) -> dict[str, Any]:
     """Promotes the last skill if it beats the best on the selection split, tests, commits; returns the summary.
 
     A trained skill meets the test split here for the first time, after the last optimizer call. Skills with the same
-    content are tested once; an empty guidance block is no content.
+    content are tested once; an empty guidance block is no content. ``meanwhile`` surrounds the last selection pass.
     """
     testing = context.config.evaluation.eval_test
     current = Skill(state.current)
@@ -29,7 +32,8 @@ async def finish(context: Context, passes: Passes, initial: Skill, state: RunSta
     files: dict[str, bytes] = {}
     keys: set[str] = set()
     if testing and not current.same_content(Skill(state.best)):
-        final = await passes.get(current, context.selection_items, label="final selection", priority=Priority.GATE)
+        with meanwhile:
+            final = await passes.get(current, context.selection_items, label="final selection", priority=Priority.GATE)
         files |= pass_files(context, "final_selection_eval", final)
         keys |= final.scope.keys
         state = promoted(context, state, final.evaluation)

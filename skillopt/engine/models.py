@@ -10,6 +10,7 @@ from typing import Protocol
 
 from skillopt.concurrency import cancel_all, gather_all
 from skillopt.config import Config
+from skillopt.engine.errors import RoleError
 from skillopt.models.azure import AzureToken
 from skillopt.models.errors import ModelError
 from skillopt.models.http import HttpChat, open_session
@@ -21,6 +22,9 @@ from skillopt.models.types import ChatModel, Meter
 from skillopt.run.folder import RunFolder
 from skillopt.run.journaled import JournaledModel
 from skillopt.types import Role
+
+PROGRAM_PATIENCE = 120.0
+"""Seconds that a program may take for the probe: it starts a session, reads its settings, thinks."""
 
 Clients = Mapping[Role, ChatModel]
 Models = Mapping[Role, JournaledModel]
@@ -42,14 +46,6 @@ class OpenClients(Protocol):
     ) -> AbstractAsyncContextManager[Clients]: ...
 
 
-class RoleError(Exception):
-    """A role whose model cannot be used, before any work was sent: the role, the model, the cause."""
-
-    def __init__(self, role: Role, error: ModelError) -> None:
-        super().__init__(f"{role}: {error}")
-        self.error = error
-
-
 @asynccontextmanager
 async def open_clients(
     config: Config,
@@ -57,15 +53,28 @@ async def open_clients(
     meter: Meter,
     environ: Mapping[str, str],
     say: Callable[[str], None],
+    *,
+    extra_environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Clients]:
-    """The clients over HTTP; an embedded server runs as long as the context."""
+    """The clients over HTTP and over programs; an embedded server runs as long as the context.
+
+    Raises ``RoleError`` for a program that is not there or is not what it is called as. ``extra_environment`` is handed
+    to the programs as it is.
+    """
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(open_session())
         urls = await _serve_locally(stack, roles, environ, say)
         caps: Mapping[Role, int] = {"target": config.env.workers, "optimizer": config.gradient.analyst_workers}
         limiters: dict[str, Limiter] = {}
         clients: dict[Role, ChatModel] = {}
+        programs = {role: resolved for role, resolved in roles.items() if resolved.profile.protocol == "cli"}
+        if programs:
+            from skillopt.engine.programs import open_programs  # most runs have none
+
+            clients |= await open_programs(config, programs, caps, meter, environ, say, extra_environment)
         for role, resolved in roles.items():
+            if role in programs:
+                continue
             local = resolved.spec.provider == "local"
             url = urls[resolved.spec.model] if local else resolved.spec.base_url
             limiter = limiters.setdefault(url, Limiter(caps))
@@ -86,7 +95,8 @@ async def journaled(
     """The models by role, each behind the journal of the run, which books what a reply costs by ``prices``.
 
     Before the first request of either, every role is probed: as soon as it can be (``probe_now``, for work that is
-    sure to ask), or when there is a request to send, so that nothing is sent where the journal has all answers. Requests in flight when the context ends are waited for and kept, up to ``grace`` seconds: they are paid.
+    sure to ask), or when there is a request to send, so that nothing is sent where the journal has all answers.
+    Requests in flight when the context ends are waited for and kept, up to ``grace`` seconds: they are paid.
     """
     async with clients as opened:
         check = RoleCheck(opened)
@@ -125,7 +135,7 @@ class RoleCheck:
 
 async def _check(role: Role, client: ChatModel) -> None:
     try:
-        await probe(client)
+        await (probe(client) if isinstance(client, HttpChat) else probe(client, PROGRAM_PATIENCE))
     except ModelError as error:
         raise RoleError(role, error) from error
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from skillopt.concurrency import cancel_all
 from skillopt.engine.context import Context, Priority, Scope
@@ -28,6 +28,12 @@ class Pass:
 
     evaluation: Evaluation
     scope: Scope
+
+
+class GetPass(Protocol):
+    """Gives a pass that may have been started early under its label."""
+
+    def __call__(self, skill: Skill, items: Sequence[Item], *, label: str, priority: int) -> Awaitable[Pass]: ...
 
 
 class Passes:
@@ -53,15 +59,22 @@ class Passes:
 
     async def get(self, skill: Skill, items: Sequence[Item], *, label: str, priority: int) -> Pass:
         """The pass, whether it was started early or not."""
-        early, slots = self._early.pop(label, (None, None))
-        if early is None or slots is None:
+        early = self.under_way(label)
+        if early is None:
             return await self._run(skill, items, label, priority)
-        for _ in range(self._context.config.env.workers):
-            slots.release()  # its turn has come: it is not held back any more
+        del self._early[label]
         try:
             return await early
         finally:
             await cancel_all([early])
+
+    def under_way(self, label: str) -> asyncio.Task[Pass] | None:
+        """The pass that was started early and not picked up yet. It is not held back any more: its turn has come."""
+        early, slots = self._early.get(label, (None, None))
+        if slots is not None:
+            for _ in range(self._context.config.env.workers):
+                slots.release()
+        return early
 
     async def beside(self, work: Coroutine[Any, Any, T]) -> T:
         """``work``, which an early pass that fails ends at once: what fails now would fail in its turn, after all that

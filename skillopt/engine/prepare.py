@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillopt.config import Config, ConfigError, resolve_skill_path
-from skillopt.data.names import SPLITS, resolve_split
+from skillopt.config.paths import anchored
+from skillopt.data.names import resolve_split
 from skillopt.engine.money import role_prices
 from skillopt.engine.plan import EpochPlan, plan_epochs
 from skillopt.envs.base import Env
@@ -17,13 +19,16 @@ from skillopt.models.pricing import Price
 from skillopt.models.profile import ResolvedRole
 from skillopt.models.resolve import require, resolve_role
 from skillopt.skill import Skill
-from skillopt.types import Item, Role, Split
+from skillopt.types import SPLITS, Item, Role, Split
+
+if TYPE_CHECKING:
+    from skillopt.trackers import Found
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A checked run: configuration, environment, items, seed skill, models by role, the plan of its steps, and the
-    prices of its models (None where nobody knows one)."""
+    """A checked run: configuration, environment, items, seed skill, models by role, the plan of its steps, the prices
+    of its models (None where nobody knows one), and its trackers."""
 
     config: Config
     env: Env
@@ -32,6 +37,7 @@ class Prepared:
     roles: Mapping[Role, ResolvedRole]
     plan: tuple[EpochPlan[Item], ...] = ()
     prices: Mapping[Role, Price | None] = field(default_factory=dict)
+    trackers: tuple[Found, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -42,34 +48,34 @@ def prepare_training(
     config: Config, environ: Mapping[str, str], *, env: Env | None = None, skill: Skill | None = None
 ) -> Prepared:
     """Checks a training run. Raises ``ConfigError``, ``DataError`` or ``ProviderError``, naming what to do."""
+    config = anchored(config)
     env = env or load_env(config)
     items = {split: tuple(env.load(split)) for split in SPLITS}
     _check_sizes(config, items)
-    for rows in items.values():
-        for item in rows:
-            make_task(env, item)  # a prompt that fails on one item would fail after the others were paid
+    needs = needs_of(env, items)
     skill = skill or read_skill(config.env.skill_init, "env.skill_init")
     roles: dict[Role, ResolvedRole] = {
         "optimizer": role_of(config, "optimizer", environ),
-        "target": target_of(config, env, environ),
+        "target": target_of(config, needs, environ),
     }
     plan = plan_epochs(
         items["train"], config.train.batch_size, config.train.accumulation, config.train.num_epochs, config.train.seed
     )
-    return Prepared(config, env, items, skill, roles, plan, _prices(config, roles, environ))
+    return Prepared(config, env, items, skill, roles, plan, _prices(config, roles, environ), _trackers(config, environ))
 
 
 def prepare_evaluation(
     config: Config, environ: Mapping[str, str], skill: Skill, split: str, *, env: Env | None = None
 ) -> Prepared:
     """Checks an evaluation of ``skill`` on ``split`` (a split, or ``all``). Raises as ``prepare_training``."""
+    config = anchored(config)
     env = env or load_env(config)
     wanted = SPLITS if split == "all" else (resolve_split(split),)
     cap = config.evaluation.test_env_num if split != "all" else 0
     items: dict[Split, Sequence[Item]] = {name: tuple(env.load(name))[: cap or None] for name in wanted}
     if not any(items.values()):
         raise ConfigError(f"the {split} split of {env.name} is empty: there is nothing to evaluate")
-    roles: dict[Role, ResolvedRole] = {"target": target_of(config, env, environ)}
+    roles: dict[Role, ResolvedRole] = {"target": target_of(config, needs_of(env, items), environ)}
     return Prepared(config, env, items, skill, roles, prices=_prices(config, roles, environ))
 
 
@@ -77,6 +83,22 @@ def _prices(
     config: Config, roles: Mapping[Role, ResolvedRole], environ: Mapping[str, str]
 ) -> Mapping[Role, Price | None]:
     return role_prices(config, {role: resolved.spec for role, resolved in roles.items()}, environ)
+
+
+def _trackers(config: Config, environ: Mapping[str, str]) -> tuple[Found, ...]:
+    """Here, and not where the run starts: that may be another thread than the one with the host's active run."""
+    if not config.logging.trackers:
+        return ()
+    from skillopt.trackers import find_trackers
+
+    return find_trackers(config.logging.trackers, environ)
+
+
+def write_splits(env: Env, root: Path) -> None:
+    """Lets an environment keep in the run folder ``root`` what it cut. Raises ``DataError``."""
+    write = getattr(env, "write_splits", None)
+    if write is not None:
+        write(root)
 
 
 def load_env(config: Config) -> Env:
@@ -117,10 +139,21 @@ def role_of(config: Config, role: Role, environ: Mapping[str, str]) -> ResolvedR
     return replace(found, spec=replace(found.spec, reply_style=model.reply_style))
 
 
-def target_of(config: Config, env: Env, environ: Mapping[str, str]) -> ResolvedRole:
-    """The target's model. Raises ``ProviderError`` when it cannot do what the environment needs."""
+def needs_of(env: Env, items: Mapping[Split, Sequence[Item]]) -> frozenset[str]:
+    """What an environment asks of a target beside text: what it says itself, ``images`` where pictures belong to its
+    tasks, ``agent`` where other files do. Raises ``EnvError`` for an item that it has no prompt for: such a one would
+    fail after the others were paid."""
+    needs = set(getattr(env, "needs", ()))
+    for item in (item for rows in items.values() for item in rows):
+        for attachment in make_task(env, item).attachments:
+            needs.add("images" if attachment.media_type.startswith("image/") else "agent")
+    return frozenset(needs)
+
+
+def target_of(config: Config, needs: frozenset[str], environ: Mapping[str, str]) -> ResolvedRole:
+    """The target's model. Raises ``ProviderError`` when it cannot do what the environment ``needs``."""
     found = role_of(config, "target", environ)
-    require(found, frozenset(getattr(env, "needs", ())))
+    require(found, needs)
     return found
 
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from skillopt.agents.description import Cli
-from skillopt.config.errors import nearest
 from skillopt.config.provider_names import ALIASES
 from skillopt.models.errors import ModelError
 from skillopt.models.profile import ResolvedRole
 from skillopt.models.providers import PROVIDERS
+from skillopt.models.urls import LOOPBACK
+from skillopt.spelling import nearest
 from skillopt.types import Role
 
 Advice = tuple[str, ...]
 
 SAMPLE_SPLIT = "data/samples/searchqa-mini"
 KEY, URL, ENDPOINT = "YOUR_KEY", "http://HOST:PORT/v1", "https://NAME.openai.azure.com"
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 _STARTS = {
     "ollama": "ollama serve",
     "vllm": "vllm serve {model}",
@@ -81,6 +81,12 @@ class Commands:
         """Gives the setting ``source``, a variable or a key of the configuration, a value."""
         return self.doctor(f"{source}={value}") if "." in source else self.export(source, value)
 
+    def drop(self, source: str) -> str:
+        """Takes the setting ``source`` away."""
+        if "." in source:
+            return self.doctor(f"{source}=null")
+        return f"set {source}=" if self.windows else f"unset {source}"
+
 
 def _key(word: str) -> str:
     """The key that an option or an override is for, without its section."""
@@ -123,11 +129,15 @@ def for_provider(message: str, role: Role, commands: Commands, own_backend: bool
         return (commands.give(found[1], found[2]),)
     if found := re.match(r"(\S+)='.*' (?:must be|is not)", message):
         return (commands.give(found[1], "1"),)
+    if found := re.search(r"names the provider (\w+), but", message):
+        return (commands.doctor(f"--{role}_backend", found[1]),)
+    if found := re.search(r"\bleave out ([\w.]+)", message):
+        return (commands.drop(found[1]),)
     if found := re.match(r"(\S+) holds characters", message):
         return (commands.give(found[1], KEY),)
     if found := re.search(r"base URL .*?\(([\w.]+)\)", message):
         source = found[1] if found[1] != "base_url" else f"model.{role}_base_url"
-        return (commands.give(source, URL),)
+        return (commands.give(source, ENDPOINT if source.lower().endswith("endpoint") else URL),)
     if found := re.search(r"set model\.(optimizer|target)\b(?!_)", message):
         return (commands.doctor(f"--{found[1]}_model", "NAME"),)
     if found := re.search(r"\bset model\.(\w+)", message):
@@ -206,7 +216,7 @@ def for_call(
         pull = (f"ollama pull {spec.model}",) if spec.provider == "ollama" else ()
         closest = nearest(spec.model, served) or served[0]
         return (*pull, commands.doctor(f"--{spec.role}_model", closest))
-    if error.status == 404:
+    if error.status == 404 or "the base URL is wrong" in str(error):
         return _for_missing(error, resolved, commands, url_source)
     if cli is None and error.status is None and error.kind in ("provider", "timeout"):
         return _for_silence(resolved, commands, url_source)
@@ -224,10 +234,13 @@ def _for_key(resolved: ResolvedRole, commands: Commands) -> Advice:
 
 
 def _for_missing(error: ModelError, resolved: ResolvedRole, commands: Commands, url_source: str) -> Advice:
-    """For a 404: the model, or the path of the address."""
+    """For a 404 and for a web page: the model, or the path of the address."""
     spec = resolved.spec
+    name_it = () if error.status != 404 else (commands.doctor(f"--{spec.role}_model", "NAME"),)
     if "/v1?" in str(error) and url_source:
-        return (commands.give(url_source, f"{spec.base_url}/v1"), commands.doctor(f"--{spec.role}_model", "NAME"))
+        return (commands.give(url_source, f"{spec.base_url}/v1"), *name_it)
+    if not name_it:
+        return (commands.give(url_source, URL),) if url_source else (commands.doctor(),)
     if spec.provider == "azure_openai":
         return (commands.export(f"{spec.role.upper()}_DEPLOYMENT", "NAME"),)
     default = resolved.profile.default_model
@@ -249,6 +262,6 @@ def server_at(resolved: ResolvedRole) -> str:
     if resolved.spec.provider in _STARTS:
         return resolved.spec.provider
     place = urlsplit(resolved.spec.base_url)
-    if place.hostname not in _LOOPBACK:
+    if place.hostname not in LOOPBACK:
         return ""
     return next((name for name in _STARTS if urlsplit(PROVIDERS[name].base_url).port == place.port), "")

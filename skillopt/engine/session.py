@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 from skillopt.concurrency import cancel_all
 from skillopt.config import Config, Redactor, flatten
 from skillopt.engine.context import Context
-from skillopt.engine.models import OpenClients, RoleError, journaled, open_clients
+from skillopt.engine.errors import RoleError
+from skillopt.engine.models import OpenClients, journaled, open_clients
 from skillopt.engine.passes import Passes
-from skillopt.engine.prepare import Prepared, thinking_modes
+from skillopt.engine.prepare import Prepared, thinking_modes, write_splits
 from skillopt.engine.resume import TRAINING, open_run
 from skillopt.engine.state import RunState
 from skillopt.engine.summary import summarise
@@ -58,14 +59,30 @@ async def train(
         folder.restore()
         if finished is not None:
             return Ending(folder.root, finished["summary"], "completed", "already finished")
+        write_splits(prepared.env, folder.root)
         # A secret in the first skill must reach no prompt and no file.
         prepared = replace(prepared, skill=Skill(redactor.mask(prepared.skill.text)))
         log = EventLog(folder.root / "events.jsonl", redactor.mask)
         try:
-            ending = await _train(prepared, folder, environ, Events(log, *listeners), connect)
+            events = Events(log, *listeners)
+            with _tracked(prepared, folder.root, events, redactor.mask):
+                ending = await _train(prepared, folder, environ, events, connect)
             return replace(ending, detail=redactor.mask(ending.detail))
         finally:
             log.close()
+
+
+def _tracked(
+    prepared: Prepared, root: Path, events: Events, mask: Callable[[str], str]
+) -> AbstractContextManager[None]:
+    """The trackers of the run, which hear its events as long as the context lasts."""
+    if not prepared.trackers:
+        return nullcontext()
+    from skillopt.trackers import Start, tracking
+
+    parameters = {key: mask(str(value)) for key, value in run_config(prepared).items()}
+    start = Start(root, root.name, prepared.config.logging.tracker_prefix, parameters)
+    return tracking(prepared.trackers, start, events, mask)
 
 
 async def _train(

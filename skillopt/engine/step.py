@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from skillopt.concurrency import cancel_all, gather_all, gather_both
+from skillopt.concurrency import cancel_all, gather_all
 from skillopt.engine.commit import state_files
 from skillopt.engine.context import Context, Priority, Scope
-from skillopt.engine.evaluate import Evaluation, evaluate, rollouts_in_order
-from skillopt.engine.gating import current_measured, judged
+from skillopt.engine.evaluate import Evaluation, rollouts_in_order
+from skillopt.engine.gating import GetState, judged, measure
 from skillopt.engine.plan import BatchPlan, StepPlan
 from skillopt.engine.proposal import BatchResult, Judgement, Proposal, Stopwatch
 from skillopt.engine.settings import optimizer_settings
@@ -208,10 +207,16 @@ def step_budget(context: Context, step: int) -> int:
     return schedule.budget(step)
 
 
-async def judge(context: Context, proposal: Proposal, baseline: Coroutine[Any, Any, RunState]) -> RunState:
+async def judge(
+    context: Context,
+    proposal: Proposal,
+    baseline: GetState,
+    certain: Callable[[Skill], None],
+) -> RunState:
     """Stage 6 and the commit. ``baseline`` gives the state, with the first skill's scores once they are measured.
 
-    A candidate that changes nothing is not evaluated.
+    A candidate that changes nothing is not evaluated. ``certain`` is told which skill will be current, as soon as it is
+    certain.
     """
     clock = time.monotonic()
     step = proposal.plan.step
@@ -219,19 +224,18 @@ async def judge(context: Context, proposal: Proposal, baseline: Coroutine[Any, A
     evaluation = verdict = None
     action: Action = "skip_no_patches" if proposal.merged is None else "skip_no_rewrite"
     if candidate is None or candidate.text == proposal.skill.text:
-        before = await baseline
+        certain(proposal.skill)
+        before = await baseline()
         state = before.but(step=step)
         action = "skip_no_change" if candidate is not None else action
     else:
         context.events.emit("stage_started", step=step, stage=6)
-        label = f"step {step} selection"
-
-        async def measured() -> RunState:
-            return await current_measured(proposal.scope, await baseline, label)
-
-        evaluation, before = await gather_both(
-            evaluate(proposal.scope, candidate, context.selection_items, label=label, priority=Priority.GATE),
-            measured(),
+        evaluation, before = await measure(
+            proposal.scope,
+            candidate,
+            baseline,
+            f"step {step} selection",
+            lambda accepted: certain(candidate if accepted else proposal.skill),
         )
         state, verdict = judged(context, before.but(step=step), candidate, evaluation, f"step_{step:04d}")
         action = verdict.action

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Any
 
+from skillopt.engine.ahead import Ahead, Itinerary
 from skillopt.engine.commit import state_files
 from skillopt.engine.context import Context, Priority
 from skillopt.engine.epoch import close_epoch, start_pairs
@@ -31,16 +34,20 @@ class Trainer:
         self.passes = passes
         self.plan = plan
         self.skill = skill
+        self.ahead = Ahead(context, passes, Itinerary(context, plan, skill))
 
     async def run(self) -> dict[str, Any]:
         """Trains to the end and returns the summary. Raises ``StopRequested`` or ``ModelError``, all work kept."""
-        state = self.start()
-        for epoch in self.plan:
-            self.start_epoch(state, epoch)
-            for step in epoch.steps:
-                state = await self.step(state, step)
-            state = await self.end_epoch(state, epoch)
-        return await finish(self.context, self.passes, self.skill, state)
+        try:
+            state = self.start()
+            for epoch in self.plan:
+                self.start_epoch(state, epoch)
+                for step in epoch.steps:
+                    state = await self.step(state, step)
+                state = await self.end_epoch(state, epoch)
+            return await self.finish(state)
+        finally:
+            await self.ahead.close()
 
     def start(self) -> RunState:
         """The state before step 1. The first skill's baseline and test begin in the background."""
@@ -64,15 +71,30 @@ class Trainer:
             self.context.events.emit("step_replayed", row=stored["row"], steps=self.context.total_steps)
             return RunState.model_validate(stored["state"])
         self.context.events.emit("step_started", step=plan.step, steps=self.context.total_steps, epoch=plan.epoch)
+        self.ahead.leave_off()
         proposal = await propose(self.context, state, plan)
-        return await judge(self.context, proposal, self.baseline(state))
+
+        def certain(current: Skill) -> None:
+            self.ahead.after_step(plan, state, current)
+
+        return await judge(self.context, proposal, partial(self.baseline, state), certain)
 
     async def end_epoch(self, state: RunState, epoch: EpochPlan[Item]) -> RunState:
         """Slow update and meta skill."""
         stored = self.context.folder.journal.record(f"epoch_{epoch.epoch:02d}")
         if stored is not None:
             return RunState.model_validate(stored["state"])
-        return await close_epoch(self.context, self.passes, state, epoch)
+        self.ahead.leave_off()
+
+        def certain(current: Skill, advice: asyncio.Future[Any]) -> None:
+            self.ahead.after_epoch(epoch, state, current, advice)
+
+        return await close_epoch(self.context, self.passes, state, epoch, certain)
+
+    async def finish(self, state: RunState) -> dict[str, Any]:
+        """Tests and the summary. What is current now will be tested, whichever skill proves the best."""
+        self.ahead.leave_off()
+        return await finish(self.context, self.passes, self.skill, state, self.ahead.testing(state))
 
     async def baseline(self, state: RunState) -> RunState:
         """Before step 1, the state with the first skill's selection scores, measured and committed once."""

@@ -7,12 +7,12 @@ from typing import Any, SupportsFloat
 
 from skillopt.data.errors import DataError
 from skillopt.data.items import Placed, Schema, to_items
-from skillopt.data.names import SPLITS, resolve_split
+from skillopt.data.names import resolve_split
 from skillopt.data.ratio import parse_ratio, ratio_split
 from skillopt.data.readers import Row
 from skillopt.data.splits import DEFAULT_RATIO, DEFAULT_SEED, Splits, to_splits
 from skillopt.envs.scoring import EnvError, check_score, guarded
-from skillopt.types import Answer, Item, Score, Split, Task
+from skillopt.types import SPLITS, Answer, Item, Score, Split, Task
 
 Record = Mapping[str, Any]
 Records = Sequence[Record] | Mapping[str, Sequence[Record]]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from skillopt.data.errors import DataError
-from skillopt.data.names import nearest
+from skillopt.data.names import known_names
 from skillopt.data.splits import SplitOptions
 from skillopt.envs.base import Env
 
@@ -52,4 +52,4 @@ def _find(name: str, plugins: Iterable[EntryPoint]) -> EntryPoint:
     if name in NOT_BUILT:
         raise DataError(f"environment {name!r} is not built yet; known: {', '.join(sorted(points))}")
     hint = "; an environment that a Python program made goes on with that program"
-    raise DataError(f"unknown environment {name!r}; {nearest(name, sorted(points))}{hint}")
+    raise DataError(f"unknown environment {name!r}; {known_names(name, sorted(points))}{hint}")

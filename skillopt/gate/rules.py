@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -49,6 +49,13 @@ class GateRule(Protocol):
 
     def decide(self, candidate: Outcomes, current: Outcomes, best: Outcomes) -> Verdict:
         """Judge ``candidate``, which training would go on from in place of ``current``. Pure."""
+
+    def settled(self, candidate: Outcomes, current: Outcomes, items: Iterable[str]) -> bool | None:
+        """Whether training will go on from ``candidate``, from outcomes that are not complete yet. Pure.
+
+        None until nothing can change it any more. ``items`` are the ids that both sides are measured on; one that a
+        side does not name is still to come.
+        """
 
 
 def gate_score(hard: float, soft: float, metric: Metric, weight: float) -> float:
@@ -108,6 +115,33 @@ class Strict:
             excluded=len(candidate.keys() | current.keys()) - len(to_current),
             estimate=None if candidate_score is None or current_score is None else candidate_score - current_score,
         )
+
+    def settled(self, candidate: Outcomes, current: Outcomes, items: Iterable[str]) -> bool | None:
+        """The sum of the differences decides. What is still to come may get any score in [0, 1], or none: then the item
+        leaves the pairing and adds nothing."""
+        if not self.use_gate:
+            return True
+        least, most = [], []
+        for item_id in items:
+            new, old = self._range(candidate, item_id), self._range(current, item_id)
+            if new is None or old is None:
+                continue
+            both_known = item_id in candidate and item_id in current
+            least.append(new[0] - old[1] if both_known else min(0.0, new[0] - old[1]))
+            most.append(new[1] - old[0] if both_known else max(0.0, new[1] - old[0]))
+        # Means are compared, and only beyond rounding: what is near that bound is left open.
+        if math.fsum(most) < _ROUNDING / 2:
+            return False
+        return True if math.fsum(least) > 2 * _ROUNDING * len(least) else None
+
+    def _range(self, outcomes: Outcomes, item_id: str) -> tuple[float, float] | None:
+        """The scores that an item can have; None when it has none for good."""
+        if item_id not in outcomes:
+            return 0.0, 1.0
+        score = outcomes[item_id]
+        if not isinstance(score, Score):
+            return None
+        return self._score(score), self._score(score)
 
     def _score(self, score: Score) -> float:
         return gate_score(score.hard, score.soft, self.metric, self.weight)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from skillopt.models.profile import Provider
-from skillopt.models.types import Message, ModelSpec, Request, Tool, ToolCall
+from skillopt.config.model_keys import LEAST_THINKING
+from skillopt.models.types import Image, Message, ModelSpec, Request, Tool, ToolCall
 from skillopt.models.wire import (
     Answered,
     Dialect,
@@ -29,15 +29,12 @@ DEFAULT_MAX_TOKENS = 16_384
 _CACHED_FROM = 4096
 """Characters from which on a prefix is worth a mark: about 1024 tokens, the fewest that are ever cached."""
 _CACHE = {"type": "ephemeral"}
-_EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
-_LEAST_BUDGET = 1024
+EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
 
 Block = dict[str, Any]
 
 
-def request_body(
-    request: Request, spec: ModelSpec, profile: Provider, dialect: Dialect, room: int | None = None
-) -> bytes:
+def request_body(request: Request, spec: ModelSpec, dialect: Dialect, room: int | None = None) -> bytes:
     """The JSON body of ``request`` in ``dialect``; ``room`` bounds its completion tokens further."""
     thinking = _thinking(request, spec)
     limit, thinking = _limits(dialect.completion_limit(request, room), thinking, dialect, room)
@@ -97,7 +94,7 @@ def _limits(
     most = min((bound for bound in (dialect.max_completion, room) if bound is not None), default=answer + budget)
     if answer + budget > most:
         budget = max(most - answer, most // 2)
-    if budget < _LEAST_BUDGET:
+    if budget < LEAST_THINKING:
         return answer, None
     return min(answer + budget, most), {**thinking, "budget_tokens": budget}
 
@@ -124,19 +121,18 @@ def _messages(request: Request) -> list[dict[str, Any]]:
 def _blocks(message: Message) -> list[Block]:
     if message.role == "tool":
         return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}]
-    blocks: list[Block] = [
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": image.media_type, "data": base64_of(image)},
-        }
-        for image in message.images
-    ]
+    blocks = [image_block(image) for image in message.images]
     if message.content.strip():  # the API refuses blank text
         blocks.append(_text(message.content))
     blocks += [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": _arguments(call)} for call in message.tool_calls
     ]
     return blocks
+
+
+def image_block(image: Image) -> Block:
+    """A picture in a message."""
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": base64_of(image)}}
 
 
 def _text(text: str) -> Block:
@@ -167,7 +163,7 @@ def _mark_prefix(request: Request, system: list[Block], messages: list[dict[str,
 def _output_config(request: Request, spec: ModelSpec, dialect: Dialect) -> dict[str, Any]:
     config: dict[str, Any] = {}
     effort = effort_of(request, spec)
-    if effort in _EFFORTS and dialect.reasoning_effort:
+    if effort in EFFORTS and dialect.reasoning_effort:
         config["effort"] = effort
     # The API compiles closed schemas only; for any other the prompt alone has to say what is wanted.
     if request.json_schema is not None and dialect.json_mode == "json_schema" and strict_ready(request.json_schema):

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
+from skillopt.config.model_keys import AuthMode
 from skillopt.config.provider_names import AZURE_AUTH_MODES
 from skillopt.models.errors import ModelError, ProviderError
 from skillopt.models.profile import Auth, Credential, ResolvedRole
@@ -24,7 +25,6 @@ PREFIX = ("AZURE_OPENAI",)
 API_VERSION = "2024-12-01-preview"
 RESPONSES_API_VERSION = "2025-04-01-preview"
 AD_SCOPE = "https://cognitiveservices.azure.com/.default"
-_MODES = ("api_key", "openai_compatible", "azure_cli", "managed_identity")
 _TOKEN_HOSTS = tuple(
     f".{service}.azure.{cloud}"
     for service in ("openai", "cognitiveservices", "services.ai")
@@ -60,7 +60,7 @@ def azure_place(settings: Settings, deployment: str, base_url: str, *, responses
             f"{role.upper()}_AZURE_OPENAI_ENDPOINT for this role alone) to https://NAME.openai.azure.com"
         )
     key = settings.find(PREFIX, "API_KEY")
-    mode = choice(settings.find(PREFIX, "AUTH_MODE"), _MODES, AZURE_AUTH_MODES)
+    mode = choice(settings.find(PREFIX, "AUTH_MODE"), AuthMode, AZURE_AUTH_MODES)
     mode = mode or ("api_key" if key else "azure_cli")
     where = normalise_base_url(endpoint.text, where=endpoint.source)
     if mode == "openai_compatible":

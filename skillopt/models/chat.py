@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from skillopt.models.profile import Provider
 from skillopt.models.types import Message, ModelSpec, Request, ToolCall
 from skillopt.models.wire import (
     Answered,
@@ -25,9 +24,7 @@ from skillopt.models.wire import (
 )
 
 
-def request_body(
-    request: Request, spec: ModelSpec, profile: Provider, dialect: Dialect, room: int | None = None
-) -> bytes:
+def request_body(request: Request, spec: ModelSpec, dialect: Dialect, room: int | None = None) -> bytes:
     """The JSON body of ``request`` in ``dialect``; ``room`` bounds its completion tokens further."""
     body: dict[str, Any] = {
         "model": spec.model,
@@ -47,7 +44,7 @@ def request_body(
     effort = effort_of(request, spec)
     if effort and dialect.reasoning_effort:
         body["reasoning_effort"] = effort
-    if request.grammar and profile.grammar:  # llama.cpp refuses a grammar and a schema together
+    if request.grammar and dialect.grammar:  # llama.cpp refuses a grammar and a schema together
         body["grammar"] = request.grammar
     elif request.json_schema is not None and dialect.json_mode != "none":
         body["response_format"] = _response_format(request.json_schema, dialect.json_mode)

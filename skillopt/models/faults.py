@@ -16,6 +16,7 @@ from skillopt.models.types import ModelSpec, Request
 from skillopt.models.wire import Answered, Fault
 
 LONGEST_MESSAGE = 500
+_WEB_PAGE = "the response is a web page, not JSON"
 
 _OVERFLOW = re.compile(
     r"context[ _-]?(?:length|window|size|limit)|maximum context|too many (?:input |prompt )?tokens"
@@ -144,7 +145,8 @@ def read_response(
             return read_failure(status, headers, _decoded(raw), now)
         body = whole(raw)
         if body is None:
-            return Fault("provider", "the response is not valid JSON", "count", status, raw=_decoded(raw))
+            said = _WEB_PAGE if raw.lstrip()[:1] == b"<" else "the response is not valid JSON"
+            return Fault("provider", said, "count", status, raw=_decoded(raw))
     if status == 200 and not _reports_error(body):
         return read(body, request)
     if status == 200:  # gateways report an upstream's error inside a 200
@@ -272,9 +274,10 @@ def model_error(fault: Fault, spec: ModelSpec, url: str, key: str | None, key_so
         source = f"the key from {key_source}" if key and key_source else "the key" if key else key_source
         source = source or "a request without a key"
         said = f"the server refused {source}: {said}"
-    elif fault.status == 404:
+    elif fault.status == 404 or fault.message == _WEB_PAGE:
         hint = "" if _VERSIONED.search(url) else " (does it lack /v1?)"
-        said = f"no such model, or the base URL is wrong{hint}: {said}"
+        model = "no such model, or " if fault.status == 404 else ""
+        said = f"{model}the base URL is wrong{hint}: {said}"
     status = f"HTTP {fault.status}: " if fault.status not in (None, 200) else ""
     often = f" ({requests} requests)" if requests > 1 else ""
     message = f"{spec.role} model {spec.model!r} at {url}: {status}{said}{often}"

@@ -31,7 +31,7 @@ class Wire:
     """A protocol: the path of its operation below a base URL, its functions, and headers of its own."""
 
     path: str
-    request_body: Callable[[Request, ModelSpec, Provider, Dialect, int | None], bytes]
+    request_body: Callable[[Request, ModelSpec, Dialect, int | None], bytes]
     read_completion: Callable[[Any, Request], Answered | Fault]
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -51,6 +51,14 @@ _KEY_HEADERS: Mapping[Auth, tuple[str, str]] = {
     "api-key": ("api-key", ""),
     "x-api-key": ("x-api-key", ""),
 }
+
+
+def key_header(auth: Auth, api_key: str | None) -> dict[str, str]:
+    """The header that carries a key; none without one."""
+    if not api_key:
+        return {}
+    name, before = _KEY_HEADERS[auth]
+    return {name: f"{before}{api_key}"}
 
 
 class Credential(Protocol):
@@ -103,7 +111,6 @@ class HttpChat:
         jitter: random.Random | None = None,
     ) -> None:
         self.spec = spec
-        self._profile = profile
         self._wire = WIRES[profile.protocol]
         self._api_key = api_key
         self._key_source = key_source
@@ -117,10 +124,11 @@ class HttpChat:
         self._shown_url = str(self._url.with_query(None))
         self._proxy = proxy
         self._timeout = timeout
-        self._headers = {"Content-Type": "application/json", **self._wire.headers}
-        if api_key:
-            name, before = _KEY_HEADERS[profile.auth]
-            self._headers[name] = f"{before}{api_key}"
+        self._headers = {
+            "Content-Type": "application/json",
+            **self._wire.headers,
+            **key_header(profile.auth, api_key),
+        }
         self._asked = self._dialect = Dialect.of(profile, max_tokens)
         self._refused: set[Dialect] = set()
 
@@ -193,7 +201,7 @@ class HttpChat:
             kind, usage = "cancelled", NO_USAGE
             started = time.perf_counter()
             try:
-                body = self._wire.request_body(request, self.spec, self._profile, dialect, room)
+                body = self._wire.request_body(request, self.spec, dialect, room)
                 result = await self._post(request, body, headers, timeout)
                 kind, usage = ("ok" if isinstance(result, Answered) else result.kind), result.usage
                 if isinstance(result, Answered) or result.status == 200:
@@ -272,6 +280,9 @@ def _transport_fault(error: Exception, timeout: aiohttp.ClientTimeout) -> Fault:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         then: Literal["count", "stop"] = "count" if error.status >= 500 else "stop"
         return Fault("provider", f"the proxy refused the connection: {error.status} {error.message}", then)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        said = f"cannot connect to the proxy {error.host}:{error.port}: {error.strerror or error.os_error}"
+        return Fault("provider", said, "count")
     if isinstance(error, aiohttp.ClientConnectorError):
         return Fault("provider", f"cannot connect: {error.strerror or error.os_error}", "count")
     if isinstance(error, aiohttp.ClientPayloadError):

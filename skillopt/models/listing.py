@@ -7,7 +7,7 @@ import json
 
 import aiohttp
 
-from skillopt.models.http import WIRES, open_session
+from skillopt.models.http import WIRES, key_header, open_session
 from skillopt.models.profile import ResolvedRole
 from skillopt.models.urls import operation_url
 
@@ -19,11 +19,8 @@ async def list_models(resolved: ResolvedRole, timeout: float = 5.0) -> tuple[str
     in ``timeout`` seconds, or asks for more than a key."""
     if resolved.profile.protocol == "cli" or not resolved.spec.base_url or resolved.credential != "key":
         return ()
-    headers = {**WIRES[resolved.profile.protocol].headers}
-    if resolved.api_key:
-        bearer = resolved.profile.auth == "bearer"
-        name = "Authorization" if bearer else resolved.profile.auth
-        headers[name] = f"Bearer {resolved.api_key}" if bearer else resolved.api_key
+    row = resolved.profile
+    headers = {**WIRES[row.protocol].headers, **key_header(row.auth, resolved.api_key)}
     limit = aiohttp.ClientTimeout(total=timeout)
     try:
         async with (

@@ -6,13 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from skillopt.config.model_keys import (
+    LEAST_THINKING,
+    NO_SDK,
+    AgentEffort,
+    CodexApproval,
+    CodexEffort,
+    CodexSandbox,
+    CursorSandbox,
+    ThinkingMode,
+    UseSdk,
+)
+from skillopt.models.anthropic import EFFORTS
 from skillopt.models.errors import ProviderError
 from skillopt.models.profile import Provider
 from skillopt.models.settings import Found, Settings, choice, is_none, switch, whole
 
-THINKING_MODES = ("server_default", "enabled", "disabled")
-_EFFORTS = ("low", "medium", "high", "xhigh", "max")
-_LEAST_THINKING = 1024
 _ALWAYS_THINKING = "minimax-m2"
 
 
@@ -37,7 +46,7 @@ def extras_of(settings: Settings, row: Provider, model: str, reasoning_effort: s
     if row.program == "claude":
         return _claude(settings, row, reasoning_effort)
     if row.name == "cursor_exec":
-        return Extras({"sandbox": choice(settings.find(row.prefixes, "SANDBOX"), ("enabled", "disabled")) or "enabled"})
+        return Extras({"sandbox": choice(settings.find(row.prefixes, "SANDBOX"), CursorSandbox) or "enabled"})
     if row.name == "copilot_exec":
         return Extras({"allow_all_tools": switch(settings.find(row.prefixes, "ALLOW_ALL_TOOLS")) or False})
     return Extras()
@@ -56,7 +65,7 @@ def _thinking_mode(settings: Settings, row: Provider) -> str:
     for own in (True, False):  # a setting for the role alone outranks one for both, in either form
         mode = settings.find_for(own=own, prefixes=row.prefixes, names=("THINKING_MODE",))
         old = settings.find_for(own=own, prefixes=row.prefixes, names=("ENABLE_THINKING",))
-        named, thinks = choice(mode, THINKING_MODES), switch(old)
+        named, thinks = choice(mode, ThinkingMode), switch(old)
         if mode and old and thinks is not (named == "enabled"):
             raise ProviderError(
                 f"{mode.source}={named} contradicts {old.source}={old.text}: leave out {old.source}, the old form"
@@ -84,19 +93,17 @@ def _anthropic(settings: Settings, row: Provider) -> Extras:
     tokens = whole(found, least=0)
     if not tokens:
         return Extras()
-    if tokens < _LEAST_THINKING:
-        raise ProviderError(f"{found.source}={tokens} must be 0 (no thinking) or at least {_LEAST_THINKING}")
+    if tokens < LEAST_THINKING:
+        raise ProviderError(f"{found.source}={tokens} must be 0 (no thinking) or at least {LEAST_THINKING}")
     return Extras({"thinking": {"type": "enabled", "budget_tokens": tokens}})
 
 
 def _codex(settings: Settings, row: Provider) -> Extras:
     find = settings.find
-    sandbox = choice(
-        find(row.prefixes, "SANDBOX", "SANDBOX_MODE"), ("read-only", "workspace-write", "danger-full-access")
-    )
-    approval = choice(find(row.prefixes, "APPROVAL_POLICY"), ("untrusted", "on-failure", "on-request", "never"))
+    sandbox = choice(find(row.prefixes, "SANDBOX", "SANDBOX_MODE"), CodexSandbox)
+    approval = choice(find(row.prefixes, "APPROVAL_POLICY"), CodexApproval)
     effort = find(("CODEX_EXEC",), "REASONING_EFFORT")
-    choice(find(("CODEX_EXEC",), "USE_SDK"), ("auto", "false"), {"no": "false", "off": "false", "0": "false"})
+    choice(find(("CODEX_EXEC",), "USE_SDK"), UseSdk, NO_SDK)
     retired = find(("CODEX_EXEC",), "FULL_AUTO")
     notes: tuple[str, ...] = ()
     if switch(retired):
@@ -106,7 +113,7 @@ def _codex(settings: Settings, row: Provider) -> Extras:
         "sandbox": sandbox or ("workspace-write" if settings.role == "target" else "read-only"),
         "approval_policy": approval or "never",
         "profile": find(("CODEX_EXEC",), "PROFILE").text,
-        "reasoning_effort": "" if is_none(effort) else choice(effort, ("minimal", *_EFFORTS)),
+        "reasoning_effort": "" if is_none(effort) else choice(effort, CodexEffort),
         "network_access": switch(find(row.prefixes, "NETWORK_ACCESS")) or False,
         "web_search": switch(find(row.prefixes, "WEB_SEARCH")) or False,
     }
@@ -115,18 +122,18 @@ def _codex(settings: Settings, row: Provider) -> Extras:
 
 def _claude(settings: Settings, row: Provider, reasoning_effort: str | None) -> Extras:
     find, own = settings.find, ("CLAUDE_CODE_EXEC",)
-    choice(find(own, "USE_SDK"), ("auto", "false"), {"no": "false", "off": "false", "0": "false"})
+    choice(find(own, "USE_SDK"), UseSdk, NO_SDK)
     parameters: dict[str, Any] = {
         "permission_mode": find(row.prefixes, "PERMISSION_MODE").text or "dontAsk",
         "setting_sources": _setting_sources(find(row.prefixes, "SETTING_SOURCES")),
     }
     if not row.agent:
         effort = reasoning_effort or ""
-        return Extras({**parameters, "effort": effort if effort in _EFFORTS else "", "tools": ""})
+        return Extras({**parameters, "effort": effort if effort in EFFORTS else "", "tools": ""})
     effort_found = find(own, "EFFORT")
     tokens = whole(find(own, "MAX_THINKING_TOKENS"), least=0)
     parameters |= {
-        "effort": "" if is_none(effort_found) else choice(effort_found, _EFFORTS) or "medium",
+        "effort": "" if is_none(effort_found) else choice(effort_found, AgentEffort) or "medium",
         "max_thinking_tokens": 16384 if tokens is None else tokens,
         "profile": find(own, "PROFILE").text,
         "tools": find(own, "TOOLS").text or "Read,Bash",

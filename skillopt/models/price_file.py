@@ -10,12 +10,13 @@ import yaml
 from platformdirs import user_config_path
 
 from skillopt.config import ConfigError
-from skillopt.config.errors import did_you_mean
 from skillopt.models.pricing import Price, PriceTable, folded
+from skillopt.spelling import did_you_mean
 
 SHIPPED = Path(__file__).with_name("prices.yaml")
 _KEYS = ("date", "source", "prices")
 _RATES = ("input", "cached", "cache_write", "output")
+_DEAREST = 1e6
 
 
 def user_price_file(environ: Mapping[str, str]) -> Path | None:
@@ -122,9 +123,11 @@ class _Reader:
             value = float(node.value) if isinstance(node, yaml.ScalarNode) else math.nan
         except ValueError:
             value = math.nan
+        shown = f", got {node.value!r}" if isinstance(node, yaml.ScalarNode) else ""
         if not (math.isfinite(value) and value >= 0):
-            shown = f", got {node.value!r}" if isinstance(node, yaml.ScalarNode) else ""
             self._problem(node, f"{where} must be a number of US dollars, 0 or more{shown}")
+        elif value > _DEAREST:
+            self._problem(node, f"{where} is in US dollars per million tokens, {_DEAREST:.0f} at most{shown}")
         return value
 
     def _entries(self, node: yaml.Node, what: str) -> Iterator[tuple[yaml.Node, str, yaml.Node]]:

@@ -11,19 +11,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from skillopt.models.types import ModelSpec, Usage
-from skillopt.models.urls import host_of
+from skillopt.models.urls import LOOPBACK, host_of
 
 _MILLION = 1_000_000
-_DIGITS = 10  # of a dollar: one token of the cheapest model is above its last digit
 _REVISION = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|\d{3,4}|latest|v\d+(?::\d+)?))+")
 ANY = "*"
+DIGITS = 10
+"""Decimal places of a dollar that are kept: one token of the cheapest model is above the last."""
 
 TELLS_ITS_COST = frozenset({"claude_chat", "claude_code_exec"})
 """Providers whose client says itself what each call cost: they need no price."""
 
 _OF_ANY_VENDOR = frozenset({"openai", "openai_compatible", "openrouter"})
 _ON_THIS_MACHINE = frozenset({"ollama", "lmstudio", "llama_server"})
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 _VENDORS: Mapping[str, tuple[str, ...]] = {
     "azure_openai": ("openai",),
     "codex_exec": ("openai",),
@@ -68,7 +68,7 @@ def cost(usage: Usage, price: Price) -> float:
         written = min(usage.cache_write_tokens, usage.prompt_tokens - cached)
         amount += cached * ((price.input if price.cached is None else price.cached) - price.input)
         amount += written * ((price.input if price.cache_write is None else price.cache_write) - price.input)
-    return round(amount / _MILLION, _DIGITS)
+    return round(amount / _MILLION, DIGITS)
 
 
 def cost_of_call(told: float | None, usage: Usage, price: Price | None, *, answered: bool = True) -> float | None:
@@ -89,7 +89,7 @@ def cost_of_call(told: float | None, usage: Usage, price: Price | None, *, answe
 def total(costs: Iterable[float | None]) -> float | None:
     """The sum of ``costs``; None when one of them is not known. The order does not change a digit."""
     known = list(costs)
-    return None if None in known else round(math.fsum(each for each in known if each is not None), _DIGITS)
+    return None if None in known else round(math.fsum(each for each in known if each is not None), DIGITS)
 
 
 def dollars(amount: float) -> str:
@@ -115,7 +115,7 @@ def _vendors(spec: ModelSpec) -> tuple[str, ...] | None:
     if spec.provider in _OF_ANY_VENDOR:
         return None
     if spec.provider in _ON_THIS_MACHINE:
-        return ("local",) if host_of(spec.base_url) in _LOOPBACK else ()
+        return ("local",) if host_of(spec.base_url) in LOOPBACK else ()
     return _VENDORS.get(spec.provider, ())
 
 

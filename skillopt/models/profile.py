@@ -84,3 +84,10 @@ class ResolvedRole:
     timeout: float | None = None
     program: str = ""
     home: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where the model is, in words that follow its name."""
+        if self.profile.protocol == "cli":
+            return f"by the program {self.program or self.profile.program}"
+        return f"at {self.spec.base_url}" if self.spec.base_url else "on this machine"

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from skillopt.models.errors import ProviderError
-from skillopt.models.profile import MaxTokensField, Provider, ResolvedRole
-from skillopt.models.urls import chat_url, normalise_base_url, proxy_for
-
-__all__ = [
-    "PROVIDERS",
-    "MaxTokensField",
-    "Provider",
-    "ProviderError",
-    "ResolvedRole",
-    "chat_url",
-    "normalise_base_url",
-    "proxy_for",
-]
+from skillopt.models.profile import Provider
 
 _hosted = partial(Provider, reasoning_effort=False)
 _router = partial(Provider, router=True)

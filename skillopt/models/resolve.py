@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from skillopt.config.model_keys import Region
 from skillopt.models.azure import azure_place
 from skillopt.models.choose import Choice, choose
 from skillopt.models.errors import ProviderError
@@ -169,7 +170,7 @@ def _base_url(settings: Settings, row: Provider, base_url: str) -> str:
     source = "base_url" if base_url else found.source
     text = base_url or found.text or row.base_url
     if row.name == "minimax_chat":
-        region = choice(settings.find(row.prefixes, "REGION"), tuple(_REGIONS))
+        region = choice(settings.find(row.prefixes, "REGION"), Region)
         text = base_url or found.text or _REGIONS.get(region, row.base_url)
     url = normalise_base_url(text, where=source)
     if row.protocol == "messages" and not url.endswith("/v1"):

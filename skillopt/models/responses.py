@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from skillopt.models.profile import Provider
 from skillopt.models.types import Message, ModelSpec, Request, Tool, ToolCall
 from skillopt.models.wire import (
     Answered,
@@ -27,9 +26,7 @@ _LEAST_OUTPUT = 16
 """The API refuses to be asked for fewer tokens."""
 
 
-def request_body(
-    request: Request, spec: ModelSpec, profile: Provider, dialect: Dialect, room: int | None = None
-) -> bytes:
+def request_body(request: Request, spec: ModelSpec, dialect: Dialect, room: int | None = None) -> bytes:
     """The JSON body of ``request`` in ``dialect``; ``room`` bounds its completion tokens further."""
     instructions = "\n\n".join(message.content for message in request.messages if message.role == "system")
     items = [item for message in request.messages if message.role != "system" for item in _items(message)]

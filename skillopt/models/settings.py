@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import SecretStr
 from pydantic_core import PydanticCustomError
@@ -113,8 +113,9 @@ def switch(found: Found) -> bool | None:
     return _read(found, read_bool, "true or false")
 
 
-def choice(found: Found, choices: Sequence[str], aliases: Mapping[str, str] | None = None) -> str:
-    """The choice in a setting; '' when it is not set. Raises ``ProviderError``."""
+def choice(found: Found, kind: Any, aliases: Mapping[str, str] | None = None) -> str:
+    """The choice in a setting, one of the ``Literal`` ``kind``; '' when it is not set. Raises ``ProviderError``."""
+    choices = [each for each in get_args(kind) if each]
     text = found.text.lower()
     text = (aliases or {}).get(text, text)
     if found and text not in choices:

@@ -6,10 +6,14 @@ import re
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+from skillopt.config.values import hide_userinfo
 from skillopt.models.errors import ProviderError
 
 OPENAI_HOST = "api.openai.com"
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
+_SECRET_QUERY = re.compile(r"(?:key|token|secret|passw(?:or)?d|sig(?:nature)?|auth|\bcode)=", re.IGNORECASE)
+_PLACE = re.compile(r"(?:[\w.-]+|\[[\da-f:.]+(?:%\w+)?\])(?::\d*)?", re.IGNORECASE)
+"""A host, by its name or its address, and a port: what any reader of URLs takes for the same host."""
 
 
 def normalise_base_url(url: str, *, where: str = "") -> str:
@@ -17,19 +21,24 @@ def normalise_base_url(url: str, *, where: str = "") -> str:
     (``/chat/completions``, ``/responses``, ``/messages``) or a slash at the end. A missing scheme is forgiven for this
     machine. Raises ``ProviderError``."""
     text, named = url.strip(), f" ({where})" if where else ""
+    told = hide_userinfo(text if "://" in text else f"://{text}").removeprefix("://")
     if not text:
         return ""
-    if "://" not in text and host_of(f"http://{text}") in _LOOPBACK:
+    if "://" not in text and host_of(f"http://{text}") in LOOPBACK:
         text = f"http://{text}"
     try:
         parts = urlsplit(text)
     except ValueError as error:
-        raise ProviderError(f"the base URL {text!r}{named} is not a URL: {error}") from None
+        raise ProviderError(f"the base URL {told!r}{named} is not a URL: {error}") from None
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname or not _good_port(parts):
-        raise ProviderError(f"the base URL {text!r}{named} must look like https://host/v1")
+        raise ProviderError(f"the base URL {told!r}{named} must look like https://host/v1")
     if "@" in parts.netloc:
         raise ProviderError(f"the base URL of {parts.hostname}{named} must not hold a user name or a password")
-    if re.search(r"(?:key|token|secret|password|sig)=", parts.query, re.IGNORECASE):
+    if not _PLACE.fullmatch(parts.netloc):
+        raise ProviderError(
+            f"the base URL {told!r}{named} names no host: {parts.netloc!r} has characters that none has"
+        )
+    if _SECRET_QUERY.search(parts.query):
         raise ProviderError(f"the base URL of {parts.hostname}{named} must not hold a key: give it as an API key")
     path = re.sub(r"/+(?:(?:chat/+)?completions|responses|messages)/*$", "", parts.path).rstrip("/")
     if not path and parts.hostname == OPENAI_HOST:
@@ -43,11 +52,6 @@ def operation_url(base_url: str, path: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, f"{parts.path}{path}", parts.query, ""))
 
 
-def chat_url(base_url: str) -> str:
-    """Where chat requests go, for a base URL in any of the forms that ``normalise_base_url`` takes."""
-    return operation_url(base_url, "/chat/completions")
-
-
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
     """The HTTP proxy for ``url`` by ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY`` and ``NO_PROXY``, in either case.
 
@@ -57,7 +61,7 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
     proxies |= {k[:-6]: v for k, v in environ.items() if k.endswith("_proxy") and v}  # lower case wins, as in curl
     host = host_of(url)
     proxy = proxies.get(urlsplit(url).scheme) or proxies.get("all")
-    if not proxy or not host or host in _LOOPBACK or _bypassed(host, proxies.get("no", "")):
+    if not proxy or not host or host in LOOPBACK or _bypassed(host, proxies.get("no", "")):
         return None
     if "://" not in proxy:
         proxy = f"http://{proxy}"

@@ -16,6 +16,8 @@ from skillopt.models.types import Image, ModelSpec, Request, Tool, ToolCall, Usa
 
 JsonMode = Literal["json_schema", "json_object", "none"]
 NO_USAGE = Usage()
+MOST_TOKENS = 10**12
+"""No request has so many: a server that says so has not counted."""
 IMAGE_CHARS = 4000
 """What an image counts as, where the server does not tell how many tokens it took: about 1000 tokens."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -31,6 +33,7 @@ class Dialect:
     json_mode: JsonMode = "json_schema"
     max_completion: int | None = None
     protocol: ProtocolName = "chat"
+    grammar: bool = False
 
     @classmethod
     def of(cls, profile: Provider, max_completion: int | None = None) -> Dialect:
@@ -41,6 +44,7 @@ class Dialect:
             json_mode="json_schema" if profile.json_schema else "none",
             max_completion=max_completion,
             protocol=profile.protocol,
+            grammar=profile.grammar,
         )
 
     def completion_limit(self, request: Request, room: int | None) -> int | None:
@@ -197,4 +201,4 @@ def _inner(told: dict[str, Any], group: str, name: str) -> Any:
 
 def count(value: Any) -> int | None:
     """A number of tokens, or None for anything that is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS else None

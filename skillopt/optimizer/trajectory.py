@@ -158,7 +158,10 @@ def without_skill(prompt: str, skill: Skill) -> str:
 def _event_text(event: Mapping[str, Any]) -> str:
     step = f"step {event['step']} " if "step" in event else ""
     if event.get("type") == "tool_call":
-        return f"[{step}action] {_plain(event.get('cmd'))}\n[{step}observation] {_plain(event.get('obs'))}"
+        failed = f" (exit status {event['exit_code']})" if event.get("exit_code") else ""
+        return f"[{step}action] {_plain(event.get('cmd'))}\n[{step}observation{failed}] {_plain(event.get('obs'))}"
+    if event.get("type") == "file_edit":
+        return f"[{step}file] {_plain(event.get('kind')) or 'edit'} {_plain(event.get('path'))}"
     if "action" in event:
         think = _plain(event.get("reasoning"))
         lines = [f"[{step}think] {think}" if think else "", f"[{step}action] {_plain(event['action'])}"]

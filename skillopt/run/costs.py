@@ -6,9 +6,9 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
+from skillopt.models.pricing import DIGITS
 from skillopt.models.types import Usage
 
-_DIGITS = 10  # of a dollar, as in models/pricing.py
 _BY_ROLE = (
     "SELECT role, COUNT(*), TOTAL(cost_usd), COUNT(*) - COUNT(cost_usd) FROM requests GROUP BY role ORDER BY role"
 )
@@ -53,7 +53,7 @@ class Unpriced:
 def role_costs(db: sqlite3.Connection) -> dict[str, RoleCost]:
     """Costs by role."""
     rows = db.execute(_BY_ROLE)
-    return {role: RoleCost(requests, round(usd, _DIGITS), unknown) for role, requests, usd, unknown in rows}
+    return {role: RoleCost(requests, round(usd, DIGITS), unknown) for role, requests, usd, unknown in rows}
 
 
 def unpriced(db: sqlite3.Connection) -> tuple[Unpriced, ...]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from skillopt.models.types import File, Message, Reply, Request, Tool, ToolCall, Usage
@@ -100,13 +100,14 @@ def unpack(blob: bytes) -> dict[str, Any]:
     return dict(json.loads(zlib.decompress(blob)))
 
 
-def restored(text: str, usage: Usage, key: str, cost_usd: float | None, blob: bytes) -> Reply:
-    """A reply that has more than a text, from the parts in which it is stored."""
+def restored(text: str, usage: Usage, key: str, cost_usd: float | None, blob: bytes | None) -> Reply:
+    """A reply from the parts in which it is stored; ``blob`` is what it has beside a text (None: nothing)."""
+    if blob is None:
+        return Reply(text, usage, key, (), (), (), cost_usd)
     extra = unpack(blob)
-    tokens = (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens)
     return Reply(
         text,
-        Usage(*tokens, extra.get("cache_write_tokens", 0)),
+        replace(usage, cache_write_tokens=extra.get("cache_write_tokens", 0)),
         key,
         tuple(ToolCall(**call) for call in extra.get("tool_calls", ())),
         tuple(extra.get("events", ())),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -164,6 +165,12 @@ def peek(root: Path, sql: str, values: Sequence[str] = ()) -> tuple[Any, ...] | 
             return row
     except sqlite3.Error:
         return None
+
+
+def peek_file(root: Path, path: str) -> bytes | None:
+    """What the newest commit holds as the file ``path``, also before it is rendered; None when no commit has it."""
+    row = peek(root, "SELECT content FROM files WHERE path=?", (path,))
+    return zlib.decompress(row[0]) if row else None
 
 
 def peek_meta(root: Path, key: str) -> str | None:

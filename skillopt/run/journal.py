@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from skillopt.models.pricing import DIGITS
 from skillopt.models.types import Attempt, Message, Reply, Usage
 from skillopt.run import costs
 from skillopt.run.costs import RoleCost, Spent, Unpriced
@@ -33,7 +34,7 @@ _RECENT = 100  # texts whose hash is remembered
 # The cost of a stage is NULL, not known, as soon as that of one reply is.
 _SUMS = (
     "stage, COUNT(*), SUM(prompt_tokens), SUM(completion_tokens), "
-    "CASE WHEN COUNT(cost_usd) = COUNT(*) THEN ROUND(SUM(cost_usd), 10) END"
+    f"CASE WHEN COUNT(cost_usd) = COUNT(*) THEN ROUND(SUM(cost_usd), {DIGITS}) END"
 )
 
 
@@ -77,6 +78,7 @@ class Journal:
         self._texts: set[str] = set()
         self._digests: dict[str, str] = {}
         self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self._closed = False
         self._flushed: asyncio.Future[None] | None = None
 
     def _prepare(self, path: Path) -> None:
@@ -107,6 +109,7 @@ class Journal:
             with suppress(sqlite3.Error):  # a full disk: the log keeps what it holds
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
+            self._closed = True
             self._db.close()
 
     # replies
@@ -117,8 +120,7 @@ class Journal:
             return None
         row = self._db.execute(_REPLY, (key,)).fetchone()
         text, prompt, completion, cached, reasoning, cost, blob = row
-        usage = Usage(prompt, completion, cached, reasoning)
-        return Reply(text, usage, key, (), (), (), cost) if blob is None else restored(text, usage, key, cost, blob)
+        return restored(text, Usage(prompt, completion, cached, reasoning), key, cost, blob)
 
     async def put(
         self,
@@ -144,7 +146,7 @@ class Journal:
         text, blob = self._clean(reply.text), None
         if reply.tool_calls or reply.events or reply.files or usage.cache_write_tokens:
             blob = pack(self._masked(reply_extra(reply)))
-        reply = Reply(text, usage, key, (), (), (), cost) if blob is None else restored(text, usage, key, cost, blob)
+        reply = restored(text, usage, key, cost, blob)
         values = (
             key,
             role,
@@ -217,6 +219,8 @@ class Journal:
         return self._flushed
 
     def _flush_soon(self) -> None:
+        if self._closed:  # a second Ctrl-C: requests that were in flight are booked after the end
+            return
         with suppress(JournalWriteError):  # whoever waits for a reply to be stored has been told
             self._flush()
 
@@ -338,7 +342,7 @@ class Journal:
 
     def spent(self) -> Spent:
         self._flush()
-        sums = "COUNT(*), TOTAL(prompt_tokens + completion_tokens), TOTAL(seconds), ROUND(TOTAL(cost_usd), 10)"
+        sums = f"COUNT(*), TOTAL(prompt_tokens + completion_tokens), TOTAL(seconds), ROUND(TOTAL(cost_usd), {DIGITS})"
         requests, tokens, seconds, usd = self._db.execute(f"SELECT {sums} FROM requests").fetchone()
         return Spent(requests, int(tokens), seconds, usd)
 

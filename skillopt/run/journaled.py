@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -61,6 +62,7 @@ class JournaledModel:
         self._before_sending = before_sending
         self._price = price
         self._flights: dict[str, asyncio.Task[Reply]] = {}
+        self._ahead: set[str] = set()  # flights that nobody has asked for in his turn yet
         self._identity = identity(inner.spec)
 
     async def complete(self, request: Request) -> Reply:
@@ -68,11 +70,29 @@ class JournaledModel:
         reply = self._journal.get(key)
         if reply is not None:
             return reply
+        flight = self._flight(key, request)
+        self._ahead.discard(key)
+        if flight.done():  # it failed ahead of its turn: that is told once, like any failure
+            self._flights.pop(key)
+        return await asyncio.shield(flight)
+
+    async def complete_ahead(self, request: Request) -> Reply:
+        """``complete`` for a request whose turn comes later. Its failure is kept for the first who asks in his turn, so
+        that nothing is tried more often than it would be then; it is raised here too."""
+        key = journal_key(self._identity, request)
+        reply = self._journal.get(key)
+        if reply is not None:
+            return reply
+        if key not in self._flights:
+            self._ahead.add(key)
+        return await asyncio.shield(self._flight(key, request))
+
+    def _flight(self, key: str, request: Request) -> asyncio.Task[Reply]:
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = asyncio.create_task(self._fetch(key, request))
             flight.add_done_callback(lambda done: self._landed(key, done))
-        return await asyncio.shield(flight)
+        return flight
 
     async def _fetch(self, key: str, request: Request) -> Reply:
         if self._before_sending is not None:
@@ -86,9 +106,12 @@ class JournaledModel:
         return await stored
 
     def _landed(self, key: str, flight: asyncio.Task[Reply]) -> None:
-        del self._flights[key]
-        if not flight.cancelled():
-            flight.exception()  # marks it as seen: those who waited have been told
+        failed = flight.cancelled() or flight.exception() is not None  # marks it as seen: those who waited are told
+        if failed and key in self._ahead:
+            return
+        self._ahead.discard(key)
+        if self._flights.get(key) is flight:
+            del self._flights[key]
 
     async def drain(self, timeout: float) -> None:
         """Waits up to ``timeout`` seconds for the requests in flight, then cancels the rest."""
@@ -100,6 +123,10 @@ class JournaledModel:
             flight.cancel()
         if late:
             await asyncio.wait(late)
+
+    def ahead(self, priority: int) -> AheadModel:
+        """A view for calls ahead of their turn, which go after all those of a lower ``priority``."""
+        return AheadModel(self, priority)
 
     def scoped(self, keys: set[str]) -> ScopedModel:
         return ScopedModel(self, keys)
@@ -117,3 +144,16 @@ class ScopedModel:
         reply = await self._model.complete(request)
         self._keys.add(reply.key)
         return reply
+
+
+class AheadModel:
+    """A view of a journaled model that asks ahead of the turn and leaves no other trace."""
+
+    def __init__(self, model: JournaledModel, priority: int) -> None:
+        self.spec = model.spec
+        self._model = model
+        self._priority = priority
+
+    async def complete(self, request: Request) -> Reply:
+        later = max(request.priority, self._priority)
+        return await self._model.complete_ahead(replace(request, priority=later))

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from skillopt.models.errors import StopRequested
-from skillopt.models.pricing import Price, cost, cost_of_call
+from skillopt.models.pricing import DIGITS, Price, cost, cost_of_call
 from skillopt.models.types import Attempt
 from skillopt.run.costs import Unpriced
 from skillopt.run.journal import Journal
 from skillopt.types import Role
 
 Prices = Mapping[Role, Price | None]
-_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class SpendMeter:
             self.unknown += 1
             self._uncounted += answered
         else:
-            self.usd = round(self.usd + spent, _DIGITS)
+            self.usd = round(self.usd + spent, DIGITS)
         self.in_flight -= 1
         self.tokens += attempt.usage.total_tokens
         self._journal.book(attempt, spent)
@@ -80,7 +79,7 @@ class SpendMeter:
     @property
     def cost_usd(self) -> float | None:
         """What the run cost so far, in US dollars; None while a part of it is not known, or will not be."""
-        if self.unknown or (not self.requests and None in (*self._prices.values(), *([] if self._prices else [None]))):
+        if self.unknown or (not self.requests and (not self._prices or None in self._prices.values())):
             return None
         return self.usd
 
@@ -116,7 +115,7 @@ class SpendMeter:
             ("budget.max_calls", self.requests, caps.requests, ".0f"),
             ("budget.max_tokens", self.tokens, caps.tokens, ".0f"),
             ("budget.max_seconds", self.seconds(), caps.seconds, ".0f"),
-            ("budget.max_usd", round(self.usd + self._bound, _DIGITS), caps.usd, ".4g"),
+            ("budget.max_usd", round(self.usd + self._bound, DIGITS), caps.usd, ".4g"),
         ):
             if cap is not None and spent >= cap:
                 return StopRequested("budget", f"{name}={cap:.12g} is reached ({spent:{digits}} spent)")
@@ -142,4 +141,4 @@ def bound_of(unpriced: Iterable[Unpriced], prices: Prices) -> tuple[float, int]:
         else:
             bound += cost(each.usage, price)
             left += 0 if price.free else each.blank
-    return round(bound, _DIGITS), left
+    return round(bound, DIGITS), left

@@ -12,6 +12,8 @@ from typing import Any
 
 from skillopt.agents.client import CLIModel
 from skillopt.models.limiter import Limiter
+from skillopt.models.profile import ResolvedRole
+from skillopt.models.providers import PROVIDERS
 from skillopt.models.types import Attempt, ModelSpec
 from skillopt.types import Role
 
@@ -63,16 +65,6 @@ class Ledger:
         return [attempt.kind for attempt in self.attempts]
 
 
-@dataclass(frozen=True)
-class Role_:
-    """A role that a program serves."""
-
-    spec: ModelSpec
-    program: str = ""
-    home: str = ""
-    timeout: float | None = None
-
-
 @dataclass
 class Bench:
     """One model over a stand-in, and all it leaves behind."""
@@ -112,7 +104,7 @@ def bench(
 
     variables = {"STANDIN_SCRIPT": json.dumps(script)} if script is not None else {}
     made = CLIModel(
-        Role_(spec, program, home),
+        ResolvedRole(spec, PROVIDERS[provider], None, program=program, home=home),
         found,
         limiter,
         meter,

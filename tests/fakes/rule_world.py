@@ -34,20 +34,24 @@ def write_split(root: Path, train: int = 8, val: int = 6, test: int = 6) -> Path
 def world(delay: float = 0.0, broken: Callable[[Received], Step | None] = lambda _: None) -> Callable[[Received], Step]:
     """The script of a server; ``broken`` may answer a request in its place."""
 
-    def answer(received: Received) -> Step:
+    def step_of(received: Received) -> Step:
         step = broken(received)
         return step if step is not None else text(_reply(received.body), delay=delay)
 
-    return answer
+    return step_of
 
 
 def _reply(body: dict[str, Any]) -> str:
     messages = body["messages"]
     user = messages[-1]["content"]
     system = messages[0]["content"] if messages[0]["role"] == "system" else ""
+    return answer(role_of(body), system, user)
+
+
+def answer(role: str, system: str, user: str) -> str:
+    """What the model of a role says."""
     if "single word OK" in user:
         return "OK"
-    role = role_of(body)
     if role == "optimizer":
         return json.dumps(_optimizer(system))
     number = int(_CODE.findall(user)[-1])

@@ -29,9 +29,10 @@ from skillopt.engine.session import Ending
 from skillopt.engine.session import train as train_session
 from skillopt.envs.base import Env
 from skillopt.envs.custom import make_env
+from skillopt.harness.agent import SKILL_FILE, TASK_FILE
 from skillopt.models.errors import ModelError
 from skillopt.models.limiter import Limiter
-from skillopt.models.providers import ResolvedRole
+from skillopt.models.profile import ResolvedRole
 from skillopt.models.types import Attempt, ChatModel, Meter, ModelSpec, Reply, Request, Usage
 from skillopt.run.events import Listener
 from skillopt.run.journaled import identity, journal_key
@@ -176,9 +177,15 @@ class _Client:
     def _call(self, request: Request, number: int = -1, error: str = "") -> Call:
         system = "".join(message.content for message in request.messages if message.role == "system")
         user = "\n".join(message.content for message in request.messages if message.role != "system")
+        if request.files:  # an agent reads its workspace
+            system, user = (_content(request, path) for path in (SKILL_FILE, TASK_FILE))
         number = len(self._world.calls) if number < 0 else number
         key = journal_key(identity(self.spec), request)
         return Call(number, self.spec.role, request.stage, key, system, user, request, error)
+
+
+def _content(request: Request, path: str) -> str:
+    return next(file.content.decode() for file in request.files if file.path == path)
 
 
 class _Unsynced(sqlite3.Connection):

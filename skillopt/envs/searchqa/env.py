@@ -66,6 +66,11 @@ class SearchQA:
         """All items of a split, in file order. Raises ``DataError``."""
         return self._splits.of(split)
 
+    def write_splits(self, out_root: Path) -> None:
+        """Keeps the splits that were cut from one file, if they were."""
+        if self._splits.cut is not None:
+            self._splits.cut.write(out_root)
+
     def prompt(self, item: Item) -> Task:
         """The context, cut to 6,000 characters, and the question."""
         context = cut_context(item.data["context"])
@@ -102,7 +107,7 @@ def make(options: SplitOptions, out_root: Path) -> SearchQA:
     """SearchQA on the data that the ``env`` section names."""
     # An option of this environment alone, which options of the common shape need not have.
     force = bool(getattr(options, "force_answer_tag", False))
-    return SearchQA(lambda: load_splits(options, SCHEMA, out_root), force_answer_tag=force)
+    return SearchQA(lambda: load_splits(options, SCHEMA), force_answer_tag=force)
 
 
 def cut_context(context: str, limit: int = MAX_CONTEXT_CHARS) -> str:

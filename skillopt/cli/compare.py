@@ -1,0 +1,78 @@
+"""``skillopt compare``: runs, or skills of runs, side by side on the same items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from skillopt.cli.console import money, number
+from skillopt.cli.edge import Shell, guarded
+from skillopt.cli.options import make_parser
+from skillopt.cli.tables import add_json, interval, json_text, shorten, table
+from skillopt.report.contest import SPLITS, Contest, Entrant, contest, entrants_of
+
+_ABOUT = (
+    "Compares the best skills of runs, skill files that lie in runs, and evaluations, item by item, each with the "
+    "first. A run alone: its best and its last skill with its seed. It only reads."
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints a comparison of runs."""
+    return guarded(lambda shell: _compare(shell, argv))
+
+
+def _compare(shell: Shell, argv: Sequence[str] | None) -> int:
+    parser = make_parser("skillopt compare", _ABOUT)
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="run folder, folder of an evaluation, or skill file in one"
+    )
+    parser.add_argument("--split", choices=SPLITS, help="compare on these items (default: the first of these)")
+    parser.add_argument("--metric", choices=("hard", "soft"), default="hard", help="which score (default: hard)")
+    add_json(parser)
+    args = parser.parse_args(argv)
+    found = contest(entrants_of([Path(word) for word in args.runs], args.split), args.metric)
+    for line in [json_text(found)] if args.json else contest_lines(found):
+        shell.say(line)
+    return 0
+
+
+def contest_lines(found: Contest) -> list[str]:
+    """A comparison for a person."""
+    head = (
+        "skill",
+        "items",
+        "n",
+        "hard",
+        "soft",
+        "difference [95%]",
+        "p",
+        "pairs",
+        "fixed",
+        "broken",
+        "run tokens",
+        "run cost",
+    )
+    rows = [_row(entrant) for entrant in found.entrants]
+    lines = table(head, rows, right=(2, 3, 4, 6, 7, 8, 9, 10, 11))
+    if any(entrant.result.lift for entrant in found.entrants):
+        lines += ["", f"difference: {found.metric} score minus that of the first skill on the same items, paired"]
+    return lines + [f"note: {note}" for note in found.notes]
+
+
+def _row(entrant: Entrant) -> tuple[str, ...]:
+    result, lift = entrant.result, entrant.result.lift
+    counts = (
+        ("", "", "", "") if lift is None else (f"{lift.p_value:.2g}", str(lift.n), str(lift.wins), str(lift.losses))
+    )
+    return (
+        shorten(entrant.name, 60),
+        shorten(entrant.split, 12),
+        str(result.n) if result.n else "",
+        number(result.hard),
+        number(result.soft),
+        interval(lift),
+        *counts,
+        "" if entrant.tokens is None else f"{entrant.tokens:,}",
+        "" if entrant.tokens is None else money(entrant.usd),
+    )

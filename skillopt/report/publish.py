@@ -1,0 +1,47 @@
+"""Writes the report of a run: ``report.html`` and ``training_dashboard.png``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from skillopt.files import write_atomic
+from skillopt.report.content import Report
+
+PAGE, PICTURE = "report.html", "training_dashboard.png"
+INSTALL = "pip install 'skillopt[report]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The files that were written, and sentences about those that were not."""
+
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+def can_publish() -> bool:
+    """Whether what the page needs is installed."""
+    return find_spec("jinja2") is not None
+
+
+def publish(report: Report, folder: Path, *, picture: bool = True) -> Published:
+    """Writes the page, and the picture where matplotlib is installed, into ``folder``, which is made when it is not
+    there. Raises ``OSError``."""
+    if not can_publish():
+        return Published((), (f"no page without jinja2: {INSTALL}",))
+    from skillopt.report.page import report_page
+
+    folder.mkdir(parents=True, exist_ok=True)
+    contents = {PAGE: report_page(report).encode("utf-8", "replace")}
+    notes = []
+    if picture and find_spec("matplotlib") is None:
+        notes.append(f"no {PICTURE} without matplotlib: {INSTALL}")
+    elif picture:
+        from skillopt.report.picture import dashboard_png
+
+        contents[PICTURE] = dashboard_png(report)
+    for name, content in contents.items():
+        write_atomic(folder / name, content)
+    return Published(tuple(folder / name for name in contents), tuple(notes))

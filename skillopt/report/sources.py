@@ -1,0 +1,51 @@
+"""Which items an edit came from. Merging does not say, so it is told by the words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+Proposal = tuple[str, Sequence[str], Sequence[str]]
+"""A reflection: its kind (``failure``, ``success``), its items, and the words of what it proposed."""
+
+_WORD = re.compile(r"\w+")
+_ALIKE = 0.6
+"""The share of common words (of all words of both) above which one edit is taken for another in other words."""
+_CONTAINED = 0.8
+"""The share of the words of a proposal above which an edit is taken to hold it, joined with others."""
+_FEWEST = 3
+
+
+def sources_of(
+    wording: str, source_type: str, proposals: Sequence[Proposal], support: int | None = None
+) -> tuple[tuple[str, ...], bool]:
+    """The items of the reflections that proposed an edit, and whether that is certain.
+
+    They are those that have the edit word for word and, unless their items are as many as the edit's ``support``
+    (trajectories that it is said to rest on), those that have it in other words or as a part. Where there are neither,
+    the items are those of all reflections of its kind that proposed anything.
+    """
+    side = [proposal for proposal in proposals if proposal[2] and source_type in ("", "mixed", proposal[0])]
+    words = _words(wording)
+    same = [proposal for proposal in side if any(_words(other) == words for other in proposal[2])]
+    if same and (support is None or len(_items(same)) >= support):
+        return _items(same), True
+    found = [proposal for proposal in side if any(_from(words, _words(other)) for other in proposal[2])]
+    return (_items(found), True) if found else (_items(side), len(side) == 1)
+
+
+def _items(proposals: Sequence[Proposal]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for _, items, _ in proposals for item in items))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()))
+
+
+def _from(words: frozenset[str], proposal: frozenset[str]) -> bool:
+    """Whether an edit of these words may have been made of a proposal of those."""
+    common = len(words & proposal)
+    if not common:
+        return words == proposal
+    contained = len(proposal) >= _FEWEST and common / len(proposal) >= _CONTAINED
+    return contained or common / len(words | proposal) >= _ALIKE

@@ -1,0 +1,466 @@
+"""The best skill of a run as a SKILL.md of other agents: its text, its place, consent, and the check of the format."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillopt.cli.main import main
+from skillopt.report.agent_skill import (
+    AgentSkill,
+    FrontmatterError,
+    agent_skill,
+    check_skill,
+    choose_name,
+    clean_body,
+    is_name,
+    slug,
+)
+from skillopt.skill import APPENDIX_END, APPENDIX_START, GUIDANCE_END, GUIDANCE_START, Skill
+
+SKILL = f"""# Reading *short* passages
+
+- answer with the words of the passage
+
+{GUIDANCE_START}
+Read the question twice.
+{GUIDANCE_END}
+"""
+EXPORTED = """---
+name: searchqa
+description: Reading short passages. Use for tasks like those of searchqa.
+---
+
+# Reading *short* passages
+
+- answer with the words of the passage
+
+## General guidance
+
+Read the question twice.
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+
+def export(*words: str | Path) -> Ran:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(["export", *map(str, words)])
+    return Ran(code, out.getvalue(), err.getvalue())
+
+
+def write_run(root: Path, skill: str = SKILL, **summary: Any) -> Path:
+    root.mkdir(parents=True)
+    found = {"stop_reason": "completed", "best_step": 3, "version": "skillopt-9.9", **summary}
+    scores = {"baseline_selection_hard": 0.5, "baseline_test_hard": 0.25, "test_hard": 0.75}
+    pointers = {"best_skill_path": "best_skill.md", "best_score": 0.8, "best_step": 3, "best_origin": "step_0003"}
+    files = {
+        "config.json": {"env": "searchqa", "num_epochs": 2, "steps_per_epoch": 2},
+        "summary.json": {**scores, **found},
+        "runtime_state.json": pointers,
+        "history.json": [],
+    }
+    for name, value in files.items():
+        (root / name).write_text(json.dumps(value), encoding="utf-8")
+    (root / "best_skill.md").write_bytes(skill.encode())
+    (root / "events.jsonl").write_text('{"at": 1700000000.0, "event": "run_finished"}\n', encoding="utf-8")
+    return root
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return write_run(tmp_path / "runs/my_run")
+
+
+# where it goes
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (["--to", "claude"], "project/.claude/skills/searchqa/SKILL.md"),
+        (["--to", "codex"], "project/.agents/skills/searchqa/SKILL.md"),
+        (["--to", "cursor"], "project/.cursor/skills/searchqa/SKILL.md"),
+        (["--to", "copilot"], "project/.github/skills/searchqa/SKILL.md"),
+        (["--to", "claude", "--user"], "home/.claude/skills/searchqa/SKILL.md"),
+        (["--to", "codex", "--user"], "home/.agents/skills/searchqa/SKILL.md"),
+        (["--to", "cursor", "--user"], "home/.cursor/skills/searchqa/SKILL.md"),
+        (["--to", "copilot", "--user"], "home/.copilot/skills/searchqa/SKILL.md"),
+        (["--to", "claude", "--project", "../home"], "home/.claude/skills/searchqa/SKILL.md"),
+        (["--to", "file", "--out", "../searchqa"], "searchqa/SKILL.md"),
+        (["--to", "file", "--out", "../x/searchqa/SKILL.md"], "x/searchqa/SKILL.md"),
+        (["--to", "file", "--out", "searchqa.md"], "project/searchqa.md"),
+    ],
+)
+def test_it_lands_where_the_tool_looks(run: Path, tmp_path: Path, words: list[str], path: str) -> None:
+    ran = export(run, *words)
+    assert (ran.status, ran.err) == (0, "")
+    assert f"written: {tmp_path / path}" in ran.out
+    assert (tmp_path / path).read_text(encoding="utf-8") == EXPORTED
+    if path.endswith("SKILL.md"):
+        assert export("--check", (tmp_path / path).parent).status == 0
+
+
+@pytest.mark.parametrize(("tool", "variable"), [("claude", "CLAUDE_CONFIG_DIR"), ("codex", "CODEX_HOME")])
+def test_the_tools_own_variable_moves_the_users_folder(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str, variable: str
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "moved"))
+    assert export(run, "--to", tool, "--user").status == 0
+    assert (tmp_path / "moved/skills/searchqa/SKILL.md").is_file()
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/b", "/abs", "..", "Upper", "a--b", "-a", "a" * 65, "", "a\nb"])
+def test_a_name_that_is_none_is_refused(run: Path, tmp_path: Path, name: str) -> None:
+    ran = export(run, "--to", "claude", f"--name={name}")
+    assert ran.status == 2
+    assert "lowercase letters, digits" in ran.err
+    assert not list(tmp_path.rglob("SKILL.md"))
+
+
+@pytest.mark.parametrize("link", [".claude", ".claude/skills", ".claude/skills/searchqa"])
+def test_a_link_that_leads_out_of_the_project_is_refused(run: Path, tmp_path: Path, link: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    where = tmp_path / "project" / link
+    where.parent.mkdir(parents=True, exist_ok=True)
+    where.symlink_to(outside, target_is_directory=True)
+    ran = export(run, "--to", "claude", "--yes")
+    assert ran.status == 2
+    assert "outside" in ran.err
+    assert not list(outside.iterdir())
+
+
+def test_nothing_is_written_through_a_linked_file(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("keep", encoding="utf-8")
+    where = tmp_path / "project/.claude/skills/searchqa"
+    where.mkdir(parents=True)
+    (where / "SKILL.md").symlink_to(tmp_path / "secret")
+    ran = export(run, "--to", "claude", "--yes")
+    assert ran.status == 2
+    assert "is a link" in ran.err
+    assert (tmp_path / "secret").read_text(encoding="utf-8") == "keep"
+
+
+def test_a_link_within_the_project_is_fine(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "project/agents").mkdir()
+    (tmp_path / "project/.claude").symlink_to(tmp_path / "project/agents", target_is_directory=True)
+    assert export(run, "--to", "claude").status == 0
+    assert (tmp_path / "project/agents/skills/searchqa/SKILL.md").is_file()
+
+
+def test_a_skill_that_is_a_link_out_of_the_run_is_not_read(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret", encoding="utf-8")
+    (run / "best_skill.md").unlink()
+    (run / "best_skill.md").symlink_to(tmp_path / "secret")
+    ran = export(run, "--to", "claude")
+    assert ran.status == 2
+    assert "holds no skill" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--to", "file"],
+        ["--to", "claude", "--out", "x"],
+        ["--to", "file", "--out", "x", "--user"],
+        ["--to", "claude", "--user", "--project", "."],
+        [],
+        ["--check", "--to", "claude"],
+        ["--to", "vim"],
+        ["--to", "claude", "--project", "nowhere"],
+    ],
+)
+def test_options_that_make_no_sense_are_refused(run: Path, words: list[str]) -> None:
+    assert export(run, *words).status == 2
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    ran = export(tmp_path, "--to", "claude")
+    assert ran.status == 2
+    assert "is not a run folder" in ran.err
+
+
+# consent
+
+
+def edited(run: Path) -> Path:
+    assert export(run, "--to", "claude").status == 0
+    path = Path(".claude/skills/searchqa/SKILL.md").absolute()
+    path.write_text("mine\n", encoding="utf-8")
+    return path
+
+
+def test_the_same_again_writes_nothing(run: Path) -> None:
+    export(run, "--to", "claude")
+    ran = export(run, "--to", "claude")
+    assert ran.status == 0
+    assert "already there" in ran.out
+
+
+def test_what_differs_is_shown_and_kept(run: Path) -> None:
+    path = edited(run)
+    ran = export(run, "--to", "claude")
+    assert ran.status == 2
+    assert "-mine\n+---\n+name: searchqa" in ran.out
+    assert "--yes" in ran.err
+    assert path.read_text(encoding="utf-8") == "mine\n"
+
+
+def test_yes_replaces_it(run: Path) -> None:
+    path = edited(run)
+    assert export(run, "--to", "claude", "--yes").status == 0
+    assert path.read_text(encoding="utf-8") == EXPORTED
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("Yes\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])
+def test_on_a_terminal_it_asks(run: Path, monkeypatch: pytest.MonkeyPatch, answer: str, status: int) -> None:
+    path = edited(run)
+    out = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    with redirect_stdout(out):
+        assert main(["export", str(run), "--to", "claude"]) == status
+    assert out.getvalue().index("-mine") < out.getvalue().index("[y/N]")
+    assert (path.read_text(encoding="utf-8") == EXPORTED) is (status == 0)
+
+
+def test_a_skill_cannot_hide_a_difference_from_who_consents(run: Path) -> None:
+    (run / "best_skill.md").write_text("# A\n\n- evil\x1b[2K\u202e\x9b2K\n", encoding="utf-8")
+    edited(run)
+    ran = export(run, "--to", "claude")
+    assert "evil\\x1b[2K\\u202e\\x9b2K" in ran.out
+    assert not re.search("[\x1b\u202e\x9b]", ran.out)
+
+
+def test_json_tells_it_all_and_asks_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = json.loads(export(run, "--to", "claude", "--json").out)
+    assert first["result"] == "written"
+    assert first["name"] == "searchqa"
+    assert first["diff"] == ""
+    Path(first["path"]).write_text("mine\n", encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    ran = export(run, "--to", "claude", "--json")
+    told = json.loads(ran.out)
+    assert (ran.status, told["result"]) == (2, "refused")
+    assert "-mine" in told["diff"]
+    assert json.loads(export(run, "--to", "claude", "--json", "--yes").out)["result"] == "replaced"
+
+
+# the text
+
+
+def test_provenance_is_a_comment_at_the_end(run: Path) -> None:
+    export(run, "--to", "claude", "--provenance")
+    text = Path(".claude/skills/searchqa/SKILL.md").read_text(encoding="utf-8")
+    assert text == EXPORTED + (
+        "\n<!-- Trained with SkillOpt 9.9: run my_run, step 3, trained on searchqa, validation 0.5000 to 0.8000, "
+        "test 0.2500 to 0.7500, 2023-11-14. -->\n"
+    )
+
+
+def test_a_run_that_found_nothing_better_is_named_as_that(run: Path) -> None:
+    (run / "runtime_state.json").write_text(json.dumps({"best_origin": "initial_skill"}), encoding="utf-8")
+    assert "nothing beat it" in export(run, "--to", "claude").out
+
+
+def test_name_and_description_are_taken_from_the_options(run: Path) -> None:
+    assert export(run, "--to", "claude", "--name", "qa", "--description", "Answers: all <b>questions</b>").status == 0
+    text = Path(".claude/skills/qa/SKILL.md").read_text(encoding="utf-8")
+    assert text.startswith('---\nname: qa\ndescription: "Answers: all bquestions/b"\n---\n')
+
+
+def made(text: str, name: str = "a-skill", **more: str) -> AgentSkill:
+    return agent_skill(Skill(text), name, **more)
+
+
+def test_a_frontmatter_is_kept_and_completed() -> None:
+    start = "---\n# mine\nlicense: MIT\nname: Old\nmetadata:\n  author: me  # kept\n"
+    before = start + "description: >\n  Does\n  it.\n---\nBody\n"
+    assert made(before).text == (
+        "---\n# mine\nlicense: MIT\nname: a-skill\nmetadata:\n  author: me  # kept\n"
+        "description: >\n  Does\n  it.\n---\n\nBody\n"
+    )
+    new = made(before, description="Other.").text
+    assert "author: me  # kept\ndescription: Other.\n---" in new
+
+
+def test_a_value_without_the_quotes_it_needs_gets_them() -> None:
+    text = made("---\ndescription: Use when: asked\nname: x\n---\nBody\n").text
+    assert text.startswith('---\ndescription: "Use when: asked"\nname: a-skill\n---\n')
+
+
+def test_a_frontmatter_that_nobody_can_read_is_refused(run: Path) -> None:
+    (run / "best_skill.md").write_text("---\nmetadata: {a: 1,\n  b: c\nname: x\n---\nBody\n", encoding="utf-8")
+    ran = export(run, "--to", "claude")
+    assert ran.status == 2
+    assert "frontmatter is not valid YAML in line" in ran.err
+
+
+def test_a_field_that_cannot_be_mended_is_refused_by_name(run: Path) -> None:
+    (run / "best_skill.md").write_text("---\ncompatibility: [a]\n---\nBody\n", encoding="utf-8")
+    ran = export(run, "--to", "claude")
+    assert ran.status == 2
+    assert "compatibility must be text" in ran.err
+    assert not Path(".claude").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        (f"a\n\n{GUIDANCE_START}\n{GUIDANCE_END}\n", "a\n"),
+        (f"a\n\n{GUIDANCE_START}\n{GUIDANCE_END}\n\nb\n", "a\n\nb\n"),
+        (f"- a\n{GUIDANCE_START}\n- b\n", "- a\n- b\n"),
+        (f"a {APPENDIX_END} b\n", "a  b\n"),
+        (f"a\r\n{GUIDANCE_START}\r\ng\r\n{GUIDANCE_END}", "a\r\n\r\n## General guidance\r\n\r\ng\r\n"),
+        (f"{APPENDIX_START}\n## Notes\n\n- n\n{APPENDIX_END}\nb", "## Notes\n\n- n\n\nb\n"),
+        (f"{APPENDIX_START}\n- n\n{APPENDIX_END}", "## Execution notes\n\n- n\n"),
+        (f"a\n{APPENDIX_START}\nx\n{APPENDIX_END}\n\n\nb", "a\n\n## Execution notes\n\nx\n\nb\n"),
+        ("", ""),
+    ],
+)
+def test_protected_regions_become_plain_markdown(text: str, body: str) -> None:
+    assert clean_body(Skill(text)) == body
+
+
+def test_line_ends_of_the_skill_are_kept() -> None:
+    text = made("# Skill\r\n\r\n- r\r\n", provenance="run x").text
+    assert "\n" not in text.replace("\r\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("Search QA!", "search-qa"), ("Überprüfung", "uberprufung"), ("../..", ""), ("a" * 70, "a" * 64)]
+)
+def test_slugs(text: str, name: str) -> None:
+    assert slug(text) == name
+
+
+def test_a_name_is_chosen_from_the_frontmatter_first() -> None:
+    assert choose_name(Skill("---\nname: My Skill\n---\n"), "other") == "my-skill"
+    assert choose_name(Skill("text"), "", "Run 3") == "run-3"
+    assert choose_name(Skill("text"), "..") == "trained-skill"
+
+
+_markers = (GUIDANCE_START, GUIDANCE_END, APPENDIX_START, APPENDIX_END)
+_yaml = ("---\n", "name: a\n", "description: b: c\n", "key: [", "&a *a\n", "\ufeff")
+_markdown = ("# T\n", "- x\n", "word ", "<!-- ", "-->", "\n", "\r\n", "\x00")
+_parts = st.sampled_from((*_markers, *_yaml, *_markdown))
+
+
+@given(st.lists(st.one_of(_parts, st.text(max_size=6)), max_size=14).map("".join), st.text(max_size=20))
+def test_whatever_a_skill_holds_its_export_is_valid_and_stays_as_it_is(text: str, description: str) -> None:
+    skill = Skill(text)
+    try:
+        first = agent_skill(skill, "a-skill", description=description, provenance="run x")
+    except FrontmatterError:
+        return
+    assert not [p for p in check_skill(first.text, "a-skill") if p.level == "error" and "must be" not in p.message]
+    assert not any(mark in first.text for mark in (GUIDANCE_START, GUIDANCE_END, APPENDIX_START, APPENDIX_END))
+    assert agent_skill(Skill(first.text), "a-skill", description=description).text == first.text
+    fields = yaml.safe_load(first.text.split("---")[1])
+    assert fields["name"] == "a-skill"
+
+
+@given(st.text(max_size=80))
+def test_a_slug_is_a_name_or_nothing(text: str) -> None:
+    assert slug(text) == "" or is_name(slug(text))
+
+
+# the check
+
+GOOD = "---\nname: a-skill\ndescription: Does it.\n---\nBody\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "said"),
+    [
+        ("Body\n", "error", "no frontmatter"),
+        ("---\nname: a-skill\nBody\n", "error", "no frontmatter"),
+        ("---\n- a\n---\nBody\n", "error", "not a mapping"),
+        ("---\nname: [\n---\nBody\n", "error", "not valid YAML"),
+        ("---\nx: &a [1]\ny: *a\n---\nBody\n", "error", "aliases"),
+        (f"---\nx: {'[' * 3000}\n---\nBody\n", "error", "not valid YAML"),
+        (GOOD.replace("a-skill", "Other Skill"), "error", "'other-skill' would do"),
+        (GOOD.replace("a-skill", "other"), "error", "the folder is called 'a-skill'"),
+        (GOOD.replace("a-skill", "12"), "error", "name must be text"),
+        (GOOD.replace("name: a-skill\n", ""), "error", "name is missing"),
+        (GOOD.replace("a-skill", "my-claude"), "warning", "reserves"),
+        (GOOD.replace("Does it.", ""), "error", "description is missing"),
+        (GOOD.replace("Does it.", "x" * 1025), "error", "1,025 characters"),
+        (GOOD.replace("Does it.", "a <b>"), "error", "angle bracket"),
+        (GOOD.replace("Does it.", "[a]"), "error", "description must be text"),
+        (GOOD.replace("---\nBody", "license: 3\n---\nBody"), "error", "license must be text"),
+        (GOOD.replace("---\nBody", f"compatibility: {'x' * 501}\n---\nBody"), "error", "501 characters"),
+        (GOOD.replace("---\nBody", "metadata: a\n---\nBody"), "error", "metadata must be a mapping"),
+        (GOOD.replace("---\nBody", "metadata: {a: 1}\n---\nBody"), "warning", "metadata: a is not text"),
+        (GOOD.replace("---\nBody", "allowed-tools: [Read]\n---\nBody"), "warning", "allowed-tools must be text"),
+        (GOOD.replace("---\nBody", "allowed-tools: 3\n---\nBody"), "error", "allowed-tools must be text"),
+        (GOOD.replace("---\nBody", "model: x\n---\nBody"), "warning", "model is no field"),
+        ("\ufeff" + GOOD, "warning", "byte order mark"),
+        (GOOD + "line\n" * 600, "warning", "601 lines"),
+        (GOOD + "word " * 6000, "warning", "tokens; 5,000 are advised"),
+        (GOOD.replace("Body\n", ""), "warning", "no instructions"),
+        (GOOD + GUIDANCE_START, "warning", "marker"),
+    ],
+)
+def test_the_check_names_each_problem(text: str, level: str, said: str) -> None:
+    problems = check_skill(text, "a-skill")
+    assert [problem.level for problem in problems if said in problem.message] == [level]
+
+
+@pytest.mark.parametrize("eol", ["\n", "\r\n", "\r"])
+def test_a_valid_skill_has_no_problem(eol: str) -> None:
+    full = GOOD.replace(
+        "---\nBody", "license: MIT\ncompatibility: git\nmetadata: {a: '1'}\nallowed-tools: Read\n---\nBody"
+    )
+    assert check_skill(full.replace("\n", eol), "a-skill") == ()
+
+
+def test_the_check_of_a_file_of_a_folder_and_of_a_run(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "a-skill"
+    folder.mkdir()
+    (folder / "SKILL.md").write_text(GOOD, encoding="utf-8")
+    assert export("--check", folder) == Ran(0, f"{folder}: valid\n", "")
+    assert export("--check", folder / "SKILL.md").status == 0
+    assert export("--check", run).status == 0
+    assert export(run, "--check").status == 0
+    (folder / "SKILL.md").write_text(GOOD.replace("a-skill", "B"), encoding="utf-8")
+    bad = export("--check", folder)
+    assert bad.status == 1
+    assert [line.split(":")[0] for line in bad.out.splitlines()] == ["error", "error", str(folder)]
+    told = json.loads(export("--check", folder, "--json").out)
+    assert told["valid"] is False
+    assert len(told["problems"]) == 2
+    (folder / "SKILL.md").write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in export("--check", folder).out
+    (folder / "SKILL.md").rename(folder / "skill.markdown")
+    assert export("--check", folder).status == 2
+    assert export("--check", folder / "nothing.md").status == 2
+    assert export("--check").status == 2
+    assert not Path(".claude").exists()
