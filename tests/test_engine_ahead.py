@@ -197,3 +197,42 @@ def test_a_kill_at_any_write_asks_nothing_again(tmp_path: Path) -> None:
         assert run(again, killed.root, overrides).reason == "completed"
         assert sorted(call.key for call in again.work()) == sorted(keys - killed.held), killed.moment
         assert (tree(killed.root), stored(killed.root)) == (tree(root), stored(root)), killed.moment
+
+
+# merges
+
+
+def half_passed(system: str, user: str) -> str | None:
+    """Every other item is answered well."""
+    code = user.split()[1]
+    return f"<answer>{'name of ' + code if int(code[-1]) % 2 else 'unknown'}</answer>"
+
+
+def merges(root: Path, latency: Latency, **more: Any) -> tuple[World, Sent]:
+    sent = Sent(latency)
+    world = World(scripts={"rollout": half_passed}, latency=sent)
+    overrides = {"train.num_epochs": 1, "train.batch_size": 6, "gradient.minibatch_size": 1, **more}
+    run(world, root, overrides)
+    return world, sent
+
+
+def a_slow_success(call: Call) -> float:
+    return SLOW if call.stage == "analyst" and "success analysis" in call.system else 1.0
+
+
+def when(world: World, sent: Sent, stage: str, success: bool) -> list[float]:
+    return [sent.at[call.key] for call in world.of(stage) if ("success analysis" in call.system) == success]
+
+
+def test_failures_are_merged_while_successes_are_still_read(tmp_path: Path) -> None:
+    world, sent = merges(tmp_path / "run", a_slow_success)
+    assert min(when(world, sent, "merge", False)) < max(when(world, sent, "analyst", True)) + SLOW / 2
+    assert min(when(world, sent, "merge", True)) >= max(when(world, sent, "analyst", True)) + SLOW
+    usual, _ = merges(tmp_path / "usual", lambda call: 1.0)
+    assert sorted(call.key for call in world.work()) == sorted(call.key for call in usual.work())
+    assert tree(tmp_path / "run") == tree(tmp_path / "usual")
+
+
+def test_nothing_is_merged_early_where_a_budget_bounds_the_run(tmp_path: Path) -> None:
+    world, sent = merges(tmp_path / "run", a_slow_success, **{"budget.max_calls": 10_000})
+    assert min(when(world, sent, "merge", False)) >= max(when(world, sent, "analyst", True)) + SLOW

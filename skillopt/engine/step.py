@@ -15,6 +15,7 @@ from skillopt.engine.gating import GetState, judged, measure
 from skillopt.engine.plan import BatchPlan, StepPlan
 from skillopt.engine.proposal import BatchResult, Judgement, Proposal, Stopwatch
 from skillopt.engine.settings import optimizer_settings
+from skillopt.engine.sides import Sides
 from skillopt.engine.state import RunState
 from skillopt.engine.steprecord import buffer_entry, history_row, lr_history, score_fields, step_files, token_fields
 from skillopt.models.errors import StopRequested
@@ -84,7 +85,11 @@ async def roll_and_reflect(
             events.emit("stage_done", step=plan.step, stage=1, hard=whole.hard, soft=whole.soft, errors=whole.errors)
             events.emit("stage_started", step=plan.step, stage=2)
 
-    done = await gather_all(_batch(scope, settings, told, plan, batch, rolled_out) for batch in plan.batches)
+    sides = Sides(scope, told, settings, len(plan.batches))
+    try:
+        done = await gather_all(_batch(scope, settings, told, plan, batch, rolled_out, sides) for batch in plan.batches)
+    finally:
+        await sides.close()
     watch.lap("reflect", started)
     reflections = [reflection for batch in done for reflection in batch.reflections]
     events.emit(
@@ -105,6 +110,7 @@ async def _batch(
     plan: StepPlan[Item],
     batch: BatchPlan[Item],
     rolled_out: Callable[[Evaluation], None],
+    sides: Sides,
 ) -> BatchResult:
     minibatcher = Minibatcher(settings)
     rollouts = []
@@ -113,6 +119,7 @@ async def _batch(
     def start(minibatch: Minibatch) -> None:
         work = analyse(scope.optimizer, told, settings, minibatch, batch_index=batch.index)
         analysts.append(asyncio.ensure_future(work))
+        sides.started(minibatch.kind, analysts[-1])
 
     try:
         label = f"step {plan.step} rollout"
@@ -128,6 +135,7 @@ async def _batch(
         rolled_out(evaluation)
         for rest in minibatcher.flush():
             start(rest)
+        sides.complete()
         reflections = await asyncio.gather(*analysts)
     finally:
         await cancel_all(analysts)

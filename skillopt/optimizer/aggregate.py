@@ -96,6 +96,14 @@ async def aggregate(
     return paid.then(await _merge_final(stage, failures.patch, successes.patch, level))
 
 
+async def merge_side(
+    model: ChatModel, context: OptimizerContext, settings: Settings, patches: Sequence[Patch], side: SourceType
+) -> None:
+    """Asks what ``aggregate`` asks of one side alone, whose answers it then finds in the journal."""
+    if not settings.compact:
+        await _merge_side(_Stage(model, context, settings), patches, side)
+
+
 async def _merge_side(stage: _Stage, patches: Sequence[Patch], side: SourceType) -> tuple[Merged, int]:
     """One side down to one patch, and the last level used (0: no merge was needed)."""
     done = Merged(Patch())
