@@ -333,6 +333,12 @@ def test_a_journal_of_an_earlier_version_has_no_costs(tmp_path: Path) -> None:
     assert (spending.requests, spending.tokens, spending.usd) == (1, 7, None)
 
 
+def test_an_event_of_an_odd_kind_hides_no_other(tmp_path: Path) -> None:
+    write(tmp_path, "config.json", "{}")
+    write(tmp_path, "events.jsonl", '{"event": ["a"]}\n{"event": "b"}\n')
+    assert [event["event"] for event in read_run(tmp_path).events()] == [["a"], "b"]
+
+
 def test_events_can_be_followed(tmp_path: Path) -> None:
     write(tmp_path, "config.json", "{}")
     log = write(

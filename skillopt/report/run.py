@@ -259,7 +259,7 @@ class RunView:
         """The last events of ``events.jsonl``, oldest first, without the kinds in ``leave_out``."""
         size = _EVENT_BYTES * (last if not leave_out else 20 * last)
         parsed = map(parse_row, tail_lines(self.root, EVENTS, size))
-        kept = [event for event in parsed if event is not None and event.get("event") not in leave_out]
+        kept = [event for event in parsed if event is not None and str(event.get("event")) not in leave_out]
         return tuple(kept[-last:])
 
     def events_since(self, position: int, size: int = 1 << 20) -> tuple[tuple[dict[str, Any], ...], int]:
