@@ -11,7 +11,7 @@ U = TypeVar("U")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run``, on uvloop where it is installed: it costs a tenth less processor time a request."""
+    """``asyncio.run``, on uvloop where it is installed: it costs less processor time a request."""
     try:
         import uvloop
     except ImportError:  # it is not made for Windows

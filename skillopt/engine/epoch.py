@@ -183,33 +183,41 @@ async def inject(
         "update_origin": "slow_update_momentum",
         "update_target": "current_skill",
     }
-    directory = f"slow_update/epoch_{epoch:02d}"
-    files = {f"{directory}/candidate_skill.md": candidate.to_bytes()}
-    origin = f"slow_update_epoch_{epoch:02d}"
+    files = {f"slow_update/epoch_{epoch:02d}/candidate_skill.md": candidate.to_bytes()}
     if candidate.text == current.text:
         certain(current)
         return state, result | {"action": "skip_no_change"}, files
     context = scope.context
     if not context.config.optimizer.slow_update_gate_with_selection or not context.selection_items:
         certain(candidate)
-        state = state.but(current=candidate.text, current_origin=origin, current_scores=None)
+        state = state.but(current=candidate.text, current_origin=_origin(epoch), current_scores=None)
         return state, result | {"action": "force_accept"}, files
+    state, scores, more = await _gated(
+        scope, state, epoch, candidate, lambda accepted: certain(candidate if accepted else current)
+    )
+    return state, result | scores, files | more
+
+
+def _origin(epoch: int) -> str:
+    return f"slow_update_epoch_{epoch:02d}"
+
+
+async def _gated(
+    scope: Scope, state: RunState, epoch: int, candidate: Skill, settled: Callable[[bool], None]
+) -> Guided:
+    """The guidance before the gate. ``settled`` is told whether it will be accepted, as soon as that is certain."""
 
     async def before() -> RunState:
         return state
 
-    evaluation, judged_in = await measure(
-        scope,
-        candidate,
-        before,
-        f"epoch {epoch} selection",
-        lambda accepted: certain(candidate if accepted else current),
-    )
+    context = scope.context
+    evaluation, judged_in = await measure(scope, candidate, before, f"epoch {epoch} selection", settled)
     everything = context.config.logging.predictions == "all"
-    files |= rollout_files(f"{directory}/selection_eval", evaluation.rollouts, predictions=everything)
-    state, verdict = judged(context, judged_in, candidate, evaluation, origin)
+    directory = f"slow_update/epoch_{epoch:02d}/selection_eval"
+    files = rollout_files(directory, evaluation.rollouts, predictions=everything)
+    state, verdict = judged(context, judged_in, candidate, evaluation, _origin(epoch))
     scores = {"selection_hard": evaluation.hard, "selection_soft": evaluation.soft}
-    return state, result | scores | {"action": verdict.action}, files
+    return state, {**scores, "action": verdict.action}, files
 
 
 def meta_result(epoch: int, meta: MetaSkill | None) -> dict[str, Any]:
