@@ -8,19 +8,19 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from fakes import published
 from fakes.longrun import long_run, write
+from fakes.pages import EVIL, Page, safe
 from fakes.world import World, run
 
 from skillopt.cli import report as command
 from skillopt.cli.edge import Shell
 from skillopt.cli.main import main
 from skillopt.report import publish
-from skillopt.report.bounds import bounded_diffs, cut, flip_groups
+from skillopt.report.bounds import bounded_diffs, changed_items, cut
 from skillopt.report.comparison import flips
 from skillopt.report.content import Report, read_report, verdict
 from skillopt.report.evolution import diff
@@ -32,44 +32,6 @@ from skillopt.run.folder import FolderError
 jinja2 = pytest.importorskip("jinja2", reason="the extra report is not installed")
 
 from skillopt.report.page import report_page  # noqa: E402
-
-EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}{% raw %}\u202e"
-VOID = frozenset({"meta", "link", "input", "br", "img"})
-
-
-class Page(HTMLParser):
-    """A page taken apart: its elements, the text of each, and whether all that was opened was closed."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, tag
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("style", "script"):
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-    def count(self, tag: str) -> int:
-        return sum(each == tag for each, _ in self.tags)
 
 
 @pytest.fixture(scope="module")
@@ -101,18 +63,6 @@ def copied(ours: Path, tmp_path: Path) -> Path:
 
 def page_of(root: Path) -> str:
     return report_page(read_report(read_run(root)))
-
-
-def safe(text: str) -> Page:
-    """The page, when nothing in it runs but its own script and nothing is fetched."""
-    page = Page(text)
-    assert page.open == []
-    assert (page.count("script"), page.count("style"), page.count("img"), page.count("iframe")) == (1, 1, 0, 0)
-    for tag, attributes in page.tags:
-        assert not [name for name in attributes if name.startswith("on") or name in ("style", "src", "srcset")], tag
-        if "href" in attributes:
-            assert re.fullmatch(r"#[\w-]+|data:,", attributes["href"] or ""), (tag, attributes)
-    return page
 
 
 # one file
@@ -232,7 +182,7 @@ def test_how_the_skill_evolved_is_there_word_by_word(long: Path, long_report: Re
     fifth = diff("one short answer.\n", "one short answer of at most 4 words.\n")
     assert [word.changed for line in fifth.hunks[0].lines for word in line.words].count(True) > 0
     assert re.search(r"answer<ins> of at most \d words</ins>", long_page)
-    assert {block.label for block in long_report.blame} >= {"seed"}
+    assert {block.cause.label for block in long_report.blame} >= {"seed"}
 
 
 def test_a_verdict_never_says_more_than_was_shown() -> None:
@@ -319,7 +269,7 @@ def test_an_evaluation_has_no_report(tmp_path: Path) -> None:
 def test_what_broke_is_kept_first() -> None:
     before = [{"id": f"i{n}", "hard": n % 2, "response": "x" * 500} for n in range(100)]
     after = [{"id": f"i{n}", "hard": (n + 1) % 2, "response": "y" * 500} for n in range(100)]
-    broken, fixed, failing = flip_groups(flips(before, after), 60_000)
+    broken, fixed, failing = changed_items("test", "seed", "best", flips(before, after), 60_000).groups
     assert (broken.kind, broken.total, fixed.total, failing.total) == ("broken", 50, 50, 0)
     assert len(broken.shown) + len(fixed.shown) < 100
     assert len(broken.shown) == 50 or not fixed.shown

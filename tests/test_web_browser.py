@@ -34,7 +34,7 @@ pytestmark = [
 SHOTS = os.environ.get("SKILLOPT_SCREENSHOTS", "")
 WIDTHS = (1440, 390)
 DELAY = {"s": 0.3}
-"""How long a model takes: long enough to be watched, until the run is resumed."""
+"""Seconds that a model takes: long enough to be watched, and much longer while all pages are looked at."""
 
 
 @pytest.fixture(scope="module")
@@ -133,10 +133,13 @@ def test_the_whole_way(page: Page, browser: Browser, address: str) -> None:
     expect(page.locator("#charts svg:visible").first).to_be_visible()
     assert page.evaluate("window.untouched") is True
     run = page.url
-    look(browser, address, running=run)
+    DELAY["s"] = 4.0
+    item = failed_item(page)
+    look(browser, address, "training", run, item)
 
+    page.goto(run)
     page.get_by_role("button", name="Stop").click()
-    expect(page.locator(".masthead .pill.stopped")).to_be_visible(timeout=30_000)
+    expect(page.locator(".masthead .pill.stopped")).to_be_visible(timeout=60_000)
     resume = page.get_by_role("button", name="Resume")
     expect(resume).to_be_visible()
     DELAY["s"] = 0.01
@@ -148,13 +151,6 @@ def test_the_whole_way(page: Page, browser: Browser, address: str) -> None:
     page.get_by_role("link", name="Skill", exact=True).click()
     page.get_by_role("link", name="What training changed").click()
     expect(page.locator(".diff ins").first).to_contain_text("ANSWER-IN-CAPITALS")
-
-    page.get_by_role("link", name="Items", exact=True).click()
-    page.get_by_label("Pass").select_option(label="step 1: rollout")
-    page.get_by_label("Show", exact=True).select_option("failed")
-    page.locator("tbody th a").first.click()
-    expect(page.get_by_role("heading", name="Reflection")).to_be_visible()
-    item = page.url
 
     page.goto(address)
     for name in ("first-run", "published"):
@@ -170,20 +166,30 @@ def test_the_whole_way(page: Page, browser: Browser, address: str) -> None:
     page.goto(address)
     page.get_by_role("link", name="scored").click(timeout=40_000)
     expect(page.locator(".tiles")).to_contain_text("100.0%", timeout=40_000)
-    look(browser, address, finished=run, item=item)
+    look(browser, address, "finished", run)
 
 
-def look(browser: Browser, address: str, *, running: str = "", finished: str = "", item: str = "") -> None:
-    """Every page in both widths and both schemes: it fits, axe finds nothing serious; pictures where they are asked."""
-    pages = {"run": running or finished, "runs": address}
-    if finished:
+def failed_item(page: Page) -> str:
+    """The way from a run's page to an item that failed; its address."""
+    page.get_by_role("link", name="Items", exact=True).click()
+    page.get_by_label("Pass").select_option(label="step 1: rollout")
+    page.get_by_label("Show", exact=True).select_option("failed")
+    page.locator("tbody th a").first.click()
+    expect(page.get_by_role("heading", name="Reflection")).to_be_visible()
+    return page.url
+
+
+def look(browser: Browser, address: str, name: str, run: str, item: str = "") -> None:
+    """Pages in both widths and both schemes: they fit, axe finds nothing serious; pictures where they are asked for.
+    All pages if an ``item``'s is given, else those that differ when a run has ended."""
+    pages = {"runs": address, "run": run, "compare": f"{address}/compare?run={run.rpartition('/')[2]}"}
+    if item:
         tabs = ("steps", "steps/1", "skill", "blame", "items", "calls", "events", "log", "config")
-        pages |= {tab.replace("/", "-"): f"{finished}/{tab}" for tab in tabs}
-        pages |= {"diff": f"{finished}/skill?from=seed&to=best", "item": item, "missing": f"{address}/nope"}
-        pages |= {"compare": f"{address}/compare?run={finished.rpartition('/')[2]}"}
+        pages |= {tab.replace("/", "-"): f"{run}/{tab}" for tab in tabs}
+        pages |= {"diff": f"{run}/skill?from=seed&to=best", "item": item, "missing": f"{address}/nope"}
         pages |= {"new": f"{address}/new", "evaluate": f"{address}/evaluate"}
     for scheme in ("light", "dark"):
-        _look(browser, "running" if running else "finished", pages, scheme)
+        _look(browser, name, pages, scheme)
 
 
 def _look(browser: Browser, name: str, pages: dict[str, str], scheme: Any) -> None:

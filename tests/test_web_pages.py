@@ -84,7 +84,7 @@ def test_runs_are_compared(trained: Path, tmp_path: Path) -> None:
     assert "second: best" in page
     assert "no difference" in page
     alone = client.get("/compare", params={"run": runs[0], "kind": "fixed"}).text
-    assert "first skill" in alone
+    assert "seed (baseline)" in alone
     assert "Fixed 4" in alone
     assert "no idea" in alone
     gone = client.get("/compare", params={"run": [runs[0], "gone-0123456789"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from skillopt.cli.console import money, number
 from skillopt.cli.edge import Shell, guarded
 from skillopt.cli.options import make_parser
 from skillopt.cli.tables import add_json, interval, json_text, shorten, table
-from skillopt.report.contest import SPLITS, Contest, Entrant, contest, entrants_of
+from skillopt.report.contest import SPLITS, Contest, Entrant, contest, curves_of_runs, entrants_of
+from skillopt.report.publish import INSTALL, can_publish, publish_comparison
 
 _ABOUT = (
     "Compares the best skills of runs, skill files that lie in runs, and evaluations, item by item, each with the "
@@ -29,12 +31,34 @@ def _compare(shell: Shell, argv: Sequence[str] | None) -> int:
     )
     parser.add_argument("--split", choices=SPLITS, help="compare on these items (default: the first of these)")
     parser.add_argument("--metric", choices=("hard", "soft"), default="hard", help="which score (default: hard)")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write it as one page too, with charts and the items that changed (extra report)"
+    )
     add_json(parser)
     args = parser.parse_args(argv)
-    found = contest(entrants_of([Path(word) for word in args.runs], args.split), args.metric)
+    page = _page(parser, args.html)
+    paths = [Path(word).expanduser() for word in args.runs]
+    candidates = entrants_of(paths, args.split)
+    found = contest(candidates, args.metric)
     for line in [json_text(found)] if args.json else contest_lines(found):
         shell.say(line)
+    if page is not None:
+        publish_comparison(candidates, found, curves_of_runs(paths), page)
+        if not args.json:
+            shell.say(f"comparison: {page}")
     return 0
+
+
+def _page(parser: argparse.ArgumentParser, word: str | None) -> Path | None:
+    """The file of ``--html``; an option that lost its file would take a run for it."""
+    if word is None:
+        return None
+    path = Path(word).expanduser().absolute()
+    if path.suffix.lower() not in (".html", ".htm") or path.is_dir():
+        parser.error(f"--html {word}: name a file that ends with .html")
+    if not can_publish():
+        parser.error(f"--html needs the extra report: {INSTALL}")
+    return path
 
 
 def contest_lines(found: Contest) -> list[str]:

@@ -31,6 +31,22 @@ class FlipGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedItems:
+    """The items of a split whose outcome changed from the skill ``before`` to the skill ``after``. ``passing`` many
+    passed under both, ``unmeasured`` many lack a score; of those that fail under both, ``raised`` and ``lowered`` many
+    have a higher or lower soft score."""
+
+    split: str
+    before: str
+    after: str
+    groups: tuple[FlipGroup, ...]
+    passing: int
+    unmeasured: int
+    raised: int
+    lowered: int
+
+
+@dataclass(frozen=True, slots=True)
 class BoundedDiff:
     """A diff of which ``left_out`` lines are not in the page."""
 
@@ -43,7 +59,7 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
 
 
-def flip_groups(found: Flips, room: int = FLIP_BYTES) -> tuple[FlipGroup, ...]:
+def changed_items(split: str, before: str, after: str, found: Flips, room: int = FLIP_BYTES) -> ChangedItems:
     """The items that changed, as many as ``room`` bytes hold: first those that broke, of which a reader must know, then
     those that were fixed, then those that still fail."""
     groups = []
@@ -55,7 +71,9 @@ def flip_groups(found: Flips, room: int = FLIP_BYTES) -> tuple[FlipGroup, ...]:
                 break
             shown.append(flip)
         groups.append(FlipGroup(kind, len(flips), tuple(shown)))
-    return tuple(groups)
+    return ChangedItems(
+        split, before, after, tuple(groups), found.passing, found.unmeasured, found.raised, found.lowered
+    )
 
 
 def bounded_diffs(diffs: Sequence[Diff], room: int = DIFF_BYTES) -> list[BoundedDiff]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-from skillopt.report.bounds import FLIP_BYTES, BoundedDiff, FlipGroup, bounded_diffs, flip_groups
+from skillopt.report.bounds import FLIP_BYTES, BoundedDiff, ChangedItems, bounded_diffs, changed_items
 from skillopt.report.comparison import ArmResult
 from skillopt.report.curves import Curves, MarkKind, Point, kind_of
-from skillopt.report.evolution import BlameLine, Diff, diff
+from skillopt.report.evolution import BlameBlock, Diff, blame_blocks, diff
 from skillopt.report.final import FinalComparison, curves_of, read_final, read_flips
 from skillopt.report.lineage import blame_of
 from skillopt.report.run import RunView, Split
@@ -61,18 +60,6 @@ class StepLine:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitFlips:
-    """The items of a split whose outcome changed from the seed to the best skill."""
-
-    split: Split
-    groups: tuple[FlipGroup, ...]
-    passing: int
-    unmeasured: int
-    raised: int
-    lowered: int
-
-
-@dataclass(frozen=True, slots=True)
 class VersionChange:
     """What a step and the slow update behind it did: the edits that it proposed, and the difference that it made to the
     skill (None: none). ``slow`` is the action of the slow update, '' without one, ``guidance`` what it wrote."""
@@ -82,16 +69,6 @@ class VersionChange:
     slow: str
     guidance: str
     diff: BoundedDiff | None
-
-
-@dataclass(frozen=True, slots=True)
-class BlameBlock:
-    """Neighbouring lines of the best skill that come from the same change."""
-
-    label: str
-    support: int | None
-    items: tuple[str, ...]
-    lines: tuple[BlameLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +86,7 @@ class Report:
     facts: tuple[tuple[str, str], ...]
     finals: tuple[FinalComparison, ...]
     verdicts: tuple[str, ...]
-    flips: tuple[SplitFlips, ...]
+    flips: tuple[ChangedItems, ...]
     curves: Curves
     steps: tuple[StepLine, ...]
     changes: tuple[VersionChange, ...]
@@ -172,19 +149,9 @@ def verdict(found: FinalComparison) -> str:
     return f"The best skill is {word} than the baseline on the {where}."
 
 
-def _flips(view: RunView) -> tuple[SplitFlips, ...]:
+def _flips(view: RunView) -> tuple[ChangedItems, ...]:
     found = [(split, flips) for split in SPLITS if (flips := read_flips(view, split))]
-    return tuple(
-        SplitFlips(
-            split,
-            flip_groups(flips, FLIP_BYTES // len(found)),
-            flips.passing,
-            flips.unmeasured,
-            flips.raised,
-            flips.lowered,
-        )
-        for split, flips in found
-    )
+    return tuple(changed_items(split, "seed", "best", flips, FLIP_BYTES // len(found)) for split, flips in found)
 
 
 def _step_lines(view: RunView) -> tuple[list[StepLine], list[StepView]]:
@@ -256,13 +223,7 @@ def _blame(view: RunView) -> tuple[BlameBlock, ...]:
         lines = blame_of(view)[:_BLAME_LINES]
     except FolderError:  # no skill yet
         return ()
-    blocks = []
-    for _, group in groupby(lines, key=lambda line: (line.cause.label, line.cause.step, line.cause.epoch)):
-        own = tuple(group)
-        edit = own[0].cause.edit
-        items = edit.source_items if edit is not None else ()
-        blocks.append(BlameBlock(own[0].cause.label, edit.support_count if edit is not None else None, items, own))
-    return tuple(blocks)
+    return blame_blocks(lines)
 
 
 def _seconds(view: RunView) -> float | None:

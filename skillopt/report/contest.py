@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.report.comparison import Arm, ArmResult, Metric, compare, question, scores
+from skillopt.report.curves import Curves
 from skillopt.report.files import inside, read_text
-from skillopt.report.final import WHICH, seed_of
+from skillopt.report.final import WHICH, curves_of, seed_of
 from skillopt.report.folder import is_run
 from skillopt.report.run import RunView, Split, read_run, selection_pass
 from skillopt.report.values import text
@@ -78,6 +79,12 @@ def entrants_of(paths: Sequence[Path], split: str | None = None) -> list[Candida
         f"{what} not measured on {where}; score each skill on the same split with skillopt eval, and compare the "
         "folders that it writes"
     )
+
+
+def curves_of_runs(paths: Sequence[Path]) -> list[tuple[str, Curves]]:
+    """The names and the charts' series of those ``paths`` that are runs with steps."""
+    views = [read_run(path) for path in dict.fromkeys(paths) if path.is_dir()]
+    return [(view.name, curves_of(view)) for view in views if view.rows]
 
 
 def contest(candidates: Sequence[Candidate], metric: Metric = "hard") -> Contest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Literal
 
 from skillopt.report.steps import StepEdit
@@ -12,6 +13,7 @@ from skillopt.report.words import Word, Words, changed_words, plain
 from skillopt.skill import Edit, Skill, apply_edits
 
 __all__ = [
+    "BlameBlock",
     "BlameLine",
     "Cause",
     "Change",
@@ -21,6 +23,7 @@ __all__ = [
     "StepChange",
     "Word",
     "blame",
+    "blame_blocks",
     "diff",
     "lineage",
     "unified",
@@ -109,6 +112,24 @@ class BlameLine:
 
 
 @dataclass(frozen=True, slots=True)
+class BlameBlock:
+    """Neighbouring lines of a skill that come from the same change."""
+
+    cause: Cause
+    lines: tuple[BlameLine, ...]
+
+    @property
+    def support(self) -> int | None:
+        """The number of trajectories that the edit rests on; None where nobody told."""
+        return self.cause.edit.support_count if self.cause.edit is not None else None
+
+    @property
+    def source_items(self) -> tuple[str, ...]:
+        """The ids of the items that the edit's analysts read."""
+        return self.cause.edit.source_items if self.cause.edit is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
 class StepChange:
     """What a step did: its ``candidate`` (None when there was none), whether it was ``accepted``, its edits, whether a
     model ``rewrote`` the skill, and the skill ``after`` the step, and after the end of its epoch where it was the last
@@ -174,6 +195,11 @@ def blame(changes: Sequence[Change]) -> tuple[BlameLine, ...]:
     for change in changes:
         lines = _carried(lines, change)
     return tuple(BlameLine(number, text, cause) for number, (text, cause) in enumerate(lines, start=1))
+
+
+def blame_blocks(lines: Sequence[BlameLine]) -> tuple[BlameBlock, ...]:
+    """Lines in blocks of one cause each."""
+    return tuple(BlameBlock(cause, tuple(group)) for cause, group in groupby(lines, key=lambda line: line.cause))
 
 
 def _of_step(text: str, step: StepChange) -> Iterator[Change]:

@@ -23,6 +23,11 @@ class FinalComparison:
     arms: tuple[ArmResult, ...]
 
 
+def arm_title(name: str) -> str:
+    """What a page calls a skill: the seed is what the others are compared with. Pure."""
+    return "seed (baseline)" if name == "seed" else name
+
+
 def read_final(view: RunView, split: Split) -> FinalComparison | None:
     """The final comparison on the selection items (``val``) or the test items; None when nothing was measured there."""
     arms = [Arm(which, rows_of(view, which, split)) for which in WHICH]

@@ -1,5 +1,5 @@
-"""The report as one HTML file that needs nothing else: styles, script and charts are in it. Pure, but for reading the
-templates of the package.
+"""Pages as one HTML file that needs nothing else, the report first: styles, script and charts are in it. Pure, but for
+reading the templates of the package.
 
 Needs the extra ``report`` (jinja2). All that a run holds is untrusted text: it is escaped by the templates, and a
 content security policy lets nothing run but the one script that came with the page.
@@ -11,15 +11,17 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from skillopt.models.pricing import dollars
-from skillopt.report.bounds import cut
+from skillopt.report.bounds import ChangedItems, cut
 from skillopt.report.charts import budget_chart, cost_chart, lift_chart, score_chart, time_chart, tokens_chart
-from skillopt.report.content import Report, SplitFlips, arm
+from skillopt.report.content import Report, arm
 from skillopt.report.evolution import hunk_header
+from skillopt.report.final import arm_title
 from skillopt.report.numbers import p_text, percent, points, seconds
 from skillopt.report.spending import Spending
 from skillopt.report.svg import tidy
@@ -30,23 +32,36 @@ Tile = tuple[str, str, str]
 
 def report_page(report: Report) -> str:
     """The HTML of a report."""
+    return whole_page(
+        "report.html",
+        report=report,
+        state=_state(report),
+        tiles=tiles(report),
+        charts=drawn(_charts(report)),
+        lifts=drawn(_lifts(report)),
+    )
+
+
+def whole_page(template: str, **values: Any) -> str:
+    """The HTML of a page that extends ``frame.html``, with its style and its script in it."""
     style, script = asset("style.css"), asset("report.js")
     return (
         environment()
-        .get_template("report.html")
+        .get_template(template)
         .render(
-            report=report,
-            state=_state(report),
-            tiles=tiles(report),
-            charts=_drawn(_charts(report)),
-            lifts=_drawn(_lifts(report)),
             style=Markup(style),
             script=Markup(script),
             style_hash=_hash(style),
             script_hash=_hash(script),
             made_by=__version__,
+            **values,
         )
     )
+
+
+def drawn(charts: Sequence[str]) -> list[Markup]:
+    """Charts as HTML that is not escaped again; those that are '' are left out."""
+    return [Markup(chart) for chart in charts if chart]
 
 
 def environment() -> Environment:
@@ -68,6 +83,7 @@ def environment() -> Environment:
         count=_count,
         money=_money,
         words=_words,
+        arm_title=arm_title,
         cut=cut,
         hunk_header=hunk_header,
         item_names=_item_names,
@@ -117,17 +133,12 @@ def _charts(report: Report) -> list[str]:
     first = score_chart(report.curves, "chart-scores", total)
     others = {"budget": budget_chart, "tokens": tokens_chart, "cost": cost_chart, "time": time_chart}
     found = [draw(report.curves, f"chart-{name}", total) for name, draw in others.items()]
-    return [first, *(chart for chart in found if chart)] if first or any(found) else []
+    return [chart for chart in (first, *found) if chart]
 
 
 def _lifts(report: Report) -> list[str]:
-    names = {"test": "Difference from the baseline, test items", "val": "Difference from the baseline, selection items"}
-    found = [lift_chart(final.arms, f"lift-{final.split}", names[final.split]) for final in report.finals]
-    return [chart for chart in found if chart]
-
-
-def _drawn(charts: Sequence[str]) -> list[Markup]:
-    return [Markup(chart) for chart in charts]
+    names = {"test": "Difference from the seed, test items", "val": "Difference from the seed, selection items"}
+    return [lift_chart(final.arms, f"lift-{final.split}", names[final.split]) for final in report.finals]
 
 
 def _state(report: Report) -> str:
@@ -166,15 +177,15 @@ def _item_names(items: Sequence[str]) -> str:
     return ", ".join(cut(item, 60) for item in items[:4]) + more
 
 
-def _flip_words(totals: Sequence[int], split: SplitFlips) -> str:
-    counts = dict(zip((group.kind for group in split.groups), totals, strict=True))
+def _flip_words(changed: ChangedItems) -> str:
+    counts = {group.kind: group.total for group in changed.groups}
     parts = [
         f"{counts.get('fixed', 0)} fixed",
         f"{counts.get('broken', 0)} broken",
         f"{counts.get('failing', 0)} still failing",
-        f"{split.passing} passing under both",
+        f"{changed.passing} passing under both",
     ]
-    if split.unmeasured:
-        parts.append(f"{split.unmeasured} not measured under one of them")
-    partial = f" Of those that still fail, {split.raised} have a higher and {split.lowered} a lower soft score."
-    return ", ".join(parts) + "." + (partial if split.raised or split.lowered else "")
+    if changed.unmeasured:
+        parts.append(f"{changed.unmeasured} not measured under one of them")
+    partial = f" Of those that still fail, {changed.raised} have a higher and {changed.lowered} a lower soft score."
+    return ", ".join(parts) + "." + (partial if changed.raised or changed.lowered else "")

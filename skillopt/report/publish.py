@@ -1,13 +1,16 @@
-"""Writes the report of a run: ``report.html`` and ``training_dashboard.png``."""
+"""Writes pages to share: ``report.html`` and ``training_dashboard.png`` of a run, or a comparison."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from skillopt.files import write_atomic
 from skillopt.report.content import Report
+from skillopt.report.contest import Candidate, Contest
+from skillopt.report.curves import Curves
 
 PAGE, PICTURE = "report.html", "training_dashboard.png"
 INSTALL = "pip install 'skillopt[report]'"
@@ -45,3 +48,14 @@ def publish(report: Report, folder: Path, *, picture: bool = True) -> Published:
     for name, content in contents.items():
         write_atomic(folder / name, content)
     return Published(tuple(folder / name for name in contents), tuple(notes))
+
+
+def publish_comparison(
+    candidates: Sequence[Candidate], found: Contest, runs: Sequence[tuple[str, Curves]], path: Path
+) -> None:
+    """Writes a comparison as one page (see ``comparison_page``; needs what ``can_publish`` asks for). Raises
+    ``OSError``."""
+    from skillopt.report.comparison_page import comparison_page
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, comparison_page(candidates, found, runs).encode("utf-8", "replace"))

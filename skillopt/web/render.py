@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from skillopt.config import Redactor
+from skillopt.report.final import arm_title
 from skillopt.report.numbers import compact, p_text, percent, points, seconds, usd_text
 from skillopt.report.svg import tidy
 from skillopt.version import __version__
@@ -58,6 +59,7 @@ class Renderer:
             usd=lambda value: "–" if value is None else usd_text(value),
             seconds=lambda value: "–" if value is None else seconds(value),
             p=p_text,
+            arm_title=arm_title,
             line=line,
             words=words,
             ago=ago,

@@ -192,7 +192,7 @@ _CHANGES: Mapping[str, Any] = {
     "run_started": _started,
     "run_finished": _ended,
     "run_stopped": _ended,
-    "baseline_started": _phase("measuring the first skill"),
+    "baseline_started": _phase("measuring the seed"),
     "epoch_started": _epoch,
     "step_started": _step,
     "step_replayed": _replayed,

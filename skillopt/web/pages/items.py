@@ -83,11 +83,11 @@ def pass_label(name: str) -> str:
     """A pass for people. Pure."""
     fixed = {
         "": "evaluation",
-        "selection_eval_baseline": "selection items, first skill",
-        "final_selection_eval": "selection items, last skill",
-        "test_eval_baseline": "test items, first skill",
-        "test_eval": "test items, best skill",
-        "test_eval_final": "test items, last skill",
+        "selection_eval_baseline": "selection items, seed",
+        "final_selection_eval": "selection items, final",
+        "test_eval_baseline": "test items, seed",
+        "test_eval": "test items, best",
+        "test_eval_final": "test items, final",
     }
     if name in fixed:
         return fixed[name]

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from skillopt.report.evolution import BlameLine, Diff, diff
+from skillopt.report.evolution import BlameLine, Diff, blame_blocks, diff
 from skillopt.report.lineage import blame_of, skill_named
 from skillopt.report.run import RunView
 from skillopt.run.folder import FolderError
@@ -77,16 +77,13 @@ def blame(request: Request) -> Response:
         problem = str(error)
     pager = Pager(page_number(request), len(lines), _BLAME)
     allowed = Allowance()
-    rows = [
-        {"line": line, "text": allowed.take(line.text, 2000), "label": line.cause.label}
-        for line in lines[pager.offset : pager.offset + _BLAME]
-    ]
     base = f"/run/{entry.id}/blame"
     return site_of(request).renderer.page(
         request,
         "blame.html",
         **head(request, entry, view, "Blame"),
-        rows=rows,
+        blocks=blame_blocks(lines[pager.offset : pager.offset + _BLAME]),
+        take=lambda text: allowed.take(text, 2000),
         problem=problem,
         pager=pager,
         here=lambda page: link(base, page=page),

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from skillopt.report.evolution import diff
+from skillopt.report.final import curves_of
 from skillopt.report.run import RunView
 from skillopt.report.steps import StepView
 from skillopt.report.values import fraction, text
@@ -64,6 +65,7 @@ def one(request: Request) -> Response:
         reflections=[_reflection(r, allowed) for r in step.reflections[pager.offset : pager.offset + _REFLECTIONS]],
         merged=text(step.merged.get("reasoning"))[:4000],
         gate=_gate(step),
+        score=next((point for point in curves_of(view).gate if point.step == number), None),
         pager=pager,
         here=lambda page: link(base, page=page),
     )
