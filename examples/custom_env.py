@@ -23,6 +23,6 @@ if __name__ == "__main__":
     amounts = range(99, 900_000, 15_001)
     items = [{"id": f"{cents}", "cents": cents, "answer": house_style(cents)} for cents in amounts]
     env = skillopt.make_env(items, prompt, score, name="invoice", split_ratio="1:1:1")
-    run = skillopt.train(env=env, target="gpt-5.5-mini", epochs=2, batch_size=10, out_root="outputs/invoice")
+    run = skillopt.train(env=env, target="gpt-5-mini", epochs=2, batch_size=10, out_root="outputs/invoice")
     print(run.best_skill)
     print(f"test: {run.summary['baseline_test_hard']:.2f} -> {run.summary['test_hard']:.2f}")

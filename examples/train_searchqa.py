@@ -29,8 +29,8 @@ def main(split_dir: str, out_root: str) -> None:
     run = skillopt.train(
         env="searchqa",
         config=CONFIG,
-        target="gpt-5.5-mini",
-        optimizer="gpt-5.5",
+        target="gpt-5-mini",
+        optimizer="gpt-5.2",
         epochs=2,
         out_root=out_root,
         overrides=data,
@@ -39,7 +39,7 @@ def main(split_dir: str, out_root: str) -> None:
     print(f"stopped: {run.stop_reason}; lift on the test split: {run.summary['test_lift']}")
     best = run.path / "best_skill.md"
     result = skillopt.evaluate(
-        skill=best, env="searchqa", config=CONFIG, target="gpt-5.5-mini", out_root=f"{out_root}-test", overrides=data
+        skill=best, env="searchqa", config=CONFIG, target="gpt-5-mini", out_root=f"{out_root}-test", overrides=data
     )
     print(f"{best}: {result.hard:.4f} hard, {result.soft:.4f} soft on {result.n} items ({result.errors} not measured)")
 

@@ -111,7 +111,7 @@ def train(
 
     ``skill`` is a Markdown text, a path of a Markdown file, or a ``Skill``; '' starts from nothing. ``env`` is an
     environment (see ``skillopt.make_env``) or the name of a built-in one. ``target`` and ``optimizer`` name models
-    (``"gpt-5.5-mini"``, ``"openai/gpt-5.5-mini"``, ``"local/qwen2.5-coder-1.5b"``); the optimizer is the target unless
+    (``"gpt-5-mini"``, ``"openai/gpt-5-mini"``, ``"local/qwen2.5-coder-1.5b"``); the optimizer is the target unless
     named. Other keys go into ``overrides`` (``{"gradient.minibatch_size": 4}``) or a ``config`` file. ``environ``
     (default: the process's, and ``.env``) holds the API keys.
 
@@ -145,14 +145,23 @@ def evaluate(
     target: str = "",
     split: str = "test",
     workers: int | None = None,
-    out_root: str | os.PathLike[str] = "outputs/evaluation",
+    out_root: str | os.PathLike[str] = "",
     config: str | os.PathLike[str] | None = None,
     overrides: Mapping[str, Any] | None = None,
     listeners: Sequence[Listener] = (),
     environ: Mapping[str, str] | None = None,
 ) -> EvaluationResult:
-    """Scores ``skill`` on a split of ``env`` (``train``, ``val``, ``test`` or ``all``); arguments as in ``train``."""
-    values = {"model.target": target, "env.workers": workers, "env.out_root": os.path.expanduser(out_root)}
+    """Scores ``skill`` on a split of ``env`` (``train``, ``val``, ``test`` or ``all``); arguments as in ``train``.
+
+    Without an ``out_root`` each evaluation has a folder of its own, ``outputs/evaluation`` or one beside it. One that
+    is named and holds the evaluation of another skill, model or other items is refused (``ResumeError``), unless
+    ``runtime.resume_policy`` says otherwise.
+    """
+    values: dict[str, Any] = {"model.target": target, "env.workers": workers}
+    if out_root:
+        values["env.out_root"] = os.path.expanduser(out_root)
+    else:
+        values |= {"env.out_root": "outputs/evaluation", "runtime.resume_policy": "fork"}
     environ = _environment(environ)
     loaded, own_env = _configuration(config, values, overrides, env, environ)
     prepared = prepare_evaluation(loaded, environ, _skill(skill), split, env=own_env)

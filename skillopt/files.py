@@ -1,4 +1,4 @@
-"""Atomic file writes: a reader sees the old bytes or the new ones, never half of them."""
+"""Atomic file writes: a reader sees the old bytes or the new ones, never half of them. And what lies in a folder."""
 
 from __future__ import annotations
 
@@ -36,3 +36,15 @@ def remove_temporaries(root: Path, directories: Iterable[Path]) -> None:
     for directory in directories:
         for leftover in (root / directory).glob(".*.tmp"):
             leftover.unlink(missing_ok=True)
+
+
+def inside(root: Path, name: str) -> Path | None:
+    """The file or folder ``name`` (``/`` between its parts) of ``root``; None when it is not there, or when it lies
+    elsewhere, by ``..`` or by a link."""
+    base = os.path.realpath(root)
+    try:
+        found = os.path.realpath(os.path.join(base, name))
+    except (OSError, ValueError):  # a name that no file can have
+        return None
+    within = found == base or found.startswith(base.rstrip(os.sep) + os.sep)
+    return Path(found) if within and os.path.exists(found) else None

@@ -27,8 +27,11 @@ def resolve_skill_path(name: str, *, package: Path = PACKAGE) -> Path | None:
     ``skillopt/envs/searchqa/skills/initial.md`` and ``data/samples/…`` so work from any folder and from a wheel.
     """
     path = Path(os.path.expanduser(name))
-    if os.path.isfile(path):
-        return path
+    return path if os.path.isfile(path) else shipped_skill(name, package=package)
+
+
+def shipped_skill(name: str, *, package: Path = PACKAGE) -> Path | None:
+    """The shipped skill file of that name, whatever else lies there; None when there is none."""
     parts = _parts(name)
     if parts[:1] == ("data",):
         return sample_file(name, package=package)

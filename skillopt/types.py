@@ -24,6 +24,14 @@ SourceType = Literal["failure", "success"]
 Action = Literal[
     "accept_new_best", "accept", "reject", "force_accept", "skip_no_patches", "skip_no_rewrite", "skip_no_change"
 ]
+Fate = Literal["accepted", "rejected", "skipped"]
+
+
+def fate_of(action: str) -> Fate:
+    """Whether an action, as a run folder tells it, took its candidate, refused it, or had none."""
+    if "accept" in action:
+        return "accepted"
+    return "rejected" if action == "reject" else "skipped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,8 @@ Outcome = Score | Failure
 class Rollout:
     """A target's work on one item with one skill: its outcome and the trajectory that the optimizer may read.
 
-    ``trajectory`` is the list of events of ``conversation.json`` (``{"role", "content"}`` for chat targets).
+    ``trajectory`` is the list of events of ``conversation.json`` (``{"role", "content"}`` for chat targets). ``call``
+    is the journal key of the reply ('' without a reply, or without a journal).
     """
 
     item: Item
@@ -110,6 +119,7 @@ class Rollout:
     trajectory: Sequence[Mapping[str, Any]] = ()
     system_prompt: str = ""
     user_prompt: str = ""
+    call: str = ""
 
     @property
     def score(self) -> Score | None:

@@ -16,6 +16,7 @@ from fakes.openai_server import FakeOpenAI, Received, Step, status, text
 from fakes.world import RULES, SEED_SKILL, World, play, stage_of
 
 import skillopt
+from skillopt.engine.resume import ResumeError
 from skillopt.models.errors import ProviderError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -192,10 +193,24 @@ def test_evaluate_scores_a_skill(tmp_path: Path) -> None:
         again = skillopt.evaluate(skill=SEED_SKILL, environ=environ(server.url), **arguments)
         assert len(server.requests) == sent
         assert again == result
-        better = skillopt.evaluate(
-            skill=SEED_SKILL + "- alpha bravo carol\n", split="all", environ=environ(server.url), **arguments
-        )
-    assert (better.hard, better.n) == (1.0, 13)
+        better = SEED_SKILL + "- alpha bravo carol\n"
+        with pytest.raises(ResumeError, match="holds another evaluation"):
+            skillopt.evaluate(skill=better, environ=environ(server.url), **arguments)
+        assert len(server.requests) == sent
+
+
+def test_evaluations_without_a_folder_do_not_get_in_each_others_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    skills = [SEED_SKILL, SEED_SKILL + "- alpha bravo carol\n"]
+    with FakeOpenAI(world_server) as server:
+        arguments: dict[str, Any] = {"env": World().env(), "split": "all", "environ": environ(server.url)}
+        found = [skillopt.evaluate(skill=skill, target="small-target", **arguments) for skill in skills]
+        sent = len(server.requests)
+        again = [skillopt.evaluate(skill=skill, target="small-target", **arguments) for skill in skills]
+    assert (again, len(server.requests)) == (found, sent)
+    assert (found[1].hard, found[1].n, found[0].root == found[1].root) == (1.0, 13, False)
 
 
 def test_both_work_inside_a_running_event_loop(tmp_path: Path) -> None:

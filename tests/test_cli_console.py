@@ -43,13 +43,13 @@ ANCHORS = [
         r"\[4/6 SELECT\] 6 -> 4 .*\(budget=4, lr_control=fixed\)$",
     ),
     ("stage_done", {"stage": 5, "before": 120, "after": 180}, r"\[5/6 UPDATE\] skill_len 120 -> 180$"),
-    ("item_done", {**ITEM, "status": "ok"}, r"\[rollout\] 3/40 \(acc=0\.667\) id=q7 hard=1$"),
-    ("item_done", {**ITEM, "hard": 0.5, "status": "ok"}, r"\[rollout\] 3/40 \(acc=0\.667\) id=q7 hard=0\.5$"),
-    ("item_done", {**ITEM, "hard": None, "status": "timeout"}, r"\[rollout\] 3/40 .* id=q7 TIMEOUT$"),
+    ("item_done", {**ITEM, "status": "ok"}, r"\[rollout\] 3/40 \(acc=0\.667\) id=q7 hard=1  \(step 1\)$"),
+    ("item_done", {**ITEM, "hard": 0.5, "status": "ok"}, r"\[rollout\] 3/40 \(.*\) id=q7 hard=0\.5  \(step 1\)$"),
+    ("item_done", {**ITEM, "hard": None, "status": "timeout"}, r"\[rollout\] 3/40 .* id=q7 TIMEOUT  \(step 1\)$"),
     (
         "item_done",
         {**ITEM, "accuracy": None, "hard": None, "status": "infra_error", "error": "HTTP 500"},
-        r"\[rollout\] 3/40 \(acc=n/a\) id=q7 NOT MEASURED: HTTP 500$",
+        r"\[rollout\] 3/40 \(acc=n/a\) id=q7 NOT MEASURED  \(step 1\): HTTP 500$",
     ),
     (
         "step_done",
@@ -98,7 +98,8 @@ def test_an_event_without_a_line_prints_nothing() -> None:
 
 
 def summary(**changes: Any) -> dict[str, Any]:
-    lift = {"lift": 0.25, "low": 0.1, "high": 0.4, "p_value": 0.012, "n": 40, "wins": 12, "losses": 2}
+    lift = {"before_mean": 0.4, "after_mean": 0.65, "lift": 0.25, "low": 0.1, "high": 0.4, "p_value": 0.012}
+    lift |= {"n": 40, "wins": 12, "losses": 2}
     total = {"calls": 1200, "total_tokens": 34567, "prompt_tokens": 30000, "completion_tokens": 4567}
     return {
         "total_steps": 4,
@@ -152,13 +153,13 @@ def costs(target: float | None, optimizer: float | None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("target", "optimizer", "line"),
     [
-        (0.25, 1.5, "total cost: $1.75 (target $0.2500, optimizer $1.50)"),
+        (0.25, 1.5, "total cost: $1.75; target $0.2500, optimizer $1.50"),
         (
             0.25,
             None,
-            "total cost: unknown (target $0.2500, optimizer unknown); at least $0.2500, without 7 requests",
+            "total cost: unknown (at least $0.2500); target $0.2500, optimizer unknown; 7 requests of unknown cost",
         ),
-        (None, None, "total cost: unknown (target unknown, optimizer unknown)"),
+        (None, None, "total cost: unknown; target unknown, optimizer unknown"),
     ],
 )
 def test_the_closing_block_tells_the_cost(target: float | None, optimizer: float | None, line: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from fakes.agents import install
@@ -24,7 +25,16 @@ from fakes.rule_world import world, write_split
 import skillopt.engine.doctor as engine_doctor
 from skillopt.cli.doctor import _without_secrets
 from skillopt.cli.main import main
-from skillopt.engine.remedies import Commands, for_configuration, for_plan, for_provider
+from skillopt.config.errors import Problem
+from skillopt.data.errors import DataError
+from skillopt.engine.remedies import Commands, for_data, for_error, for_problem, for_provider
+from skillopt.extras import install_hint
+from skillopt.local.catalog import find
+from skillopt.local.errors import LocalError
+from skillopt.local.server import LocalServer
+from skillopt.models.azure import token_getter
+from skillopt.models.errors import ProviderError, ProviderTrouble
+from skillopt.models.resolve import require, resolve_role
 
 SECRET = "sk-a-secret-of-the-tests"
 SETTINGS = re.compile(
@@ -174,6 +184,29 @@ def test_an_address_of_a_web_page(use: Use) -> None:
     ran = doctor()
     assert "the response is a web page, not JSON" in ran.check("target probe")["found"]
     assert ran.report["next"] == "export OPENAI_BASE_URL=http://HOST:PORT/v1"
+
+
+def test_an_address_that_leads_elsewhere(use: Use) -> None:
+    use(FakeOpenAI([Step(301, headers={"Location": "https://elsewhere.example/v1"})]))
+    ran = doctor()
+    assert "https://elsewhere.example/v1" in ran.check("target probe")["found"]
+    assert ran.report["next"] == "export OPENAI_BASE_URL=http://HOST:PORT/v1"
+
+
+def test_an_account_without_credit(use: Use) -> None:
+    use(FakeOpenAI([status(402, "pay first")]))
+    ran = doctor()
+    assert "no credit left" in ran.check("target probe")["found"]
+    assert typed(ran.report["next"]) == ["doctor"], "to wait would not help"
+
+
+def test_tokens_of_a_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("skillopt.models.azure._has_library", lambda: False)
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://x.openai.azure.com")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ran = doctor()
+    assert "the Azure CLI is not here" in ran.check("target probe")["found"]
+    assert ran.report["next"] == "export AZURE_OPENAI_API_KEY=YOUR_KEY"
 
 
 def test_a_server_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,6 +374,81 @@ def test_a_wrong_configuration_file_is_opened(bare: Path) -> None:
     assert ran.check("configuration")["advice"][1].endswith("doctor --config mine.yaml")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "words", "said"),
+    [
+        (".env", f'A=1\nOPENAI_API_KEY="{SECRET}\n', [], ".env:2: a value starts with a quote"),
+        ("mine.yaml", "env: {name: searchqa\n", ["--config", "mine.yaml"], "mine.yaml: line 2"),
+        ("mine.yaml", "_base_: no.yaml\n", ["--config", "mine.yaml"], "mine.yaml: _base_ no.yaml"),
+        ("mine.yaml", "env: {name: searchqa, workers: x}\n", ["--config", "mine.yaml"], "env.workers must be"),
+        ("prices.yaml", "prices: {openai: {m: {input: 1}}}\n", ["budget.prices=prices.yaml"], "prices.yaml:1: "),
+    ],
+)
+def test_a_file_with_a_mistake_is_opened(
+    name: str, text: str, words: list[str], said: str, use: Use, bare: Path
+) -> None:
+    use(ProviderServer("openai", [Says("OK")]))
+    (bare / name).write_text(text, encoding="utf-8")
+    ran = doctor("--no-probe", *words)
+    assert ran.status == 1
+    (failed, *_) = [check for check in ran.report["checks"] if check["status"] == "fail"]
+    assert said in failed["found"]
+    editor, path = shlex.split(ran.report["next"])
+    assert editor == "${EDITOR:-nano}"
+    assert Path(path).resolve() == bare / name
+    assert SECRET not in ran.out
+
+
+def test_a_key_in_place_of_the_address(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", SECRET)
+    ran = doctor()
+    assert "the base URL '***' (OPENAI_BASE_URL)" in ran.check("optimizer model")["found"]
+    assert ran.report["next"] == "export OPENAI_BASE_URL=http://HOST:PORT/v1"
+    assert SECRET not in ran.out + ran.err
+
+
+def test_an_environment_that_is_not_named() -> None:
+    ran = doctor("--config", "configs/searchqa/default.yaml", "env.name=")
+    assert typed(ran.report["next"])[-2:] == ["--env", "searchqa"]
+
+
+def rows(count: int) -> str:
+    return json.dumps([{"id": str(n), "question": f"q{n}", "context": "", "answers": ["a"]} for n in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("words", "last"),
+    [
+        (["--env", "serchqa"], ["--env", "searchqa"]),
+        (["--env", "qqq"], ["--env", "searchqa"]),
+        (["--env", "docvqa"], ["--env", "searchqa"]),
+        (["--split_mode", "ratio", "--data_path", "all.json", "--split_ratio", "1:2"], ["all.json"]),
+        (["env.limit=-1"], ["doctor"]),
+        (["--split_mode", "ratio", "--data_path", "cut"], ["env.split_mode=split_dir", "env.split_dir=cut"]),
+        (["--split_mode", "ratio", "--data_path", "two"], ["env.data_path=two/a.json"]),
+        (["--split_mode", "ratio", "--data_path", "none.json"], ["--split_dir", "data/samples/searchqa-mini"]),
+        (["--split_dir", "torn"], ["--split_dir", "data/samples/searchqa-mini"]),
+    ],
+)
+def test_wrong_data(words: list[str], last: list[str], use: Use, bare: Path) -> None:
+    use(ProviderServer("openai", [Says("OK")]))
+    for name in ("all.json", "two/a.json", "two/b.json", "cut/train/a.json", "cut/val/a.json", "cut/test/a.json"):
+        path = bare / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number = ("train", "val", "test").index(path.parent.name) * 100 if name.startswith("cut") else 0
+        path.write_text(rows(40).replace('"id": "', f'"id": "{number}-'), encoding="utf-8")
+    for split in ("train", "val", "test"):
+        (bare / "torn" / split).mkdir(parents=True)
+        (bare / "torn" / split / "items.json").write_text('[{"id": 1', encoding="utf-8")
+    ran = doctor("--no-probe", *words)
+    assert ran.status == 1
+    (failed, *_) = [check for check in ran.report["checks"] if check["status"] == "fail"]
+    assert ran.report["next"] == failed["advice"][0]
+    assert typed(ran.report["next"])[-len(last) :] == last
+    assert skillopt(*typed(ran.report["next"]), "--no-probe").status == 0, "what it says to type works"
+
+
 def test_missing_data(use: Use) -> None:
     use(ProviderServer("openai", [Says("OK")]))
     ran = doctor("--config", "configs/searchqa/default.yaml")
@@ -384,6 +492,7 @@ def test_an_environment_that_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch
         (["--skill_init", "no.md"], "first skill", "env.skill_init="),
         (["budget.max_usd=1"], "optimizer price", "budget.max_tokens=2000000"),
         (["budget.prices=no.yaml"], "optimizer price", "budget.prices="),
+        (["--limit", "1", "evaluation.test_env_num=0", "train.train_size=7"], "plan", "train.train_size=0"),
     ],
 )
 def test_values_that_do_not_fit(words: list[str], name: str, last: str, use: Use) -> None:
@@ -393,6 +502,24 @@ def test_values_that_do_not_fit(words: list[str], name: str, last: str, use: Use
     assert ran.check(name)["status"] == "fail"
     assert typed(ran.report["next"])[-1] == last
     assert skillopt(*typed(ran.report["next"])).status == 0, "what it says to type works"
+
+
+def test_a_plan_that_needs_what_is_not_there(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(ProviderServer("openai", [Says("OK")]))
+
+    def missing(environ: object) -> None:
+        raise ModuleNotFoundError("No module named 'tensorboard'")
+
+    monkeypatch.setattr("skillopt.trackers.tensorboard.find", missing)
+    tracked = doctor("--no-probe", "logging.trackers=tensorboard")
+    assert tracked.check("plan")["status"] == "fail"
+    assert tracked.report["next"] == install_hint("tensorboard")
+
+    monkeypatch.setattr("skillopt.engine.prepare.needs_of", lambda env, items: frozenset({"images"}))
+    monkeypatch.setenv("DEEPSEEK_API_KEY", KEY)
+    blind = doctor("--no-probe", "--target_backend", "deepseek")
+    assert "the environment needs images, and deepseek has none" in blind.check("plan")["found"]
+    assert typed(blind.report["next"]) == ["doctor", "--target_backend", "openai"]
 
 
 def train_words(split: Path) -> list[str]:
@@ -533,7 +660,7 @@ def test_an_embedded_model_is_never_fetched(monkeypatch: pytest.MonkeyPatch, tmp
 def test_an_embedded_model_without_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_doctor, "find_spec", lambda name: None)
     ran = doctor("--config", "configs/quickstart.yaml")
-    assert (ran.status, ran.report["next"]) == (1, "pip install 'skillopt[local]'")
+    assert (ran.status, ran.report["next"]) == (1, install_hint("local"))
 
 
 # The remedies, one by one
@@ -543,47 +670,134 @@ def commands(words: Sequence[str] = (), *, windows: bool = False) -> Commands:
     return Commands(tuple(words), lambda *parts: " ".join(("skillopt", *parts)), windows=windows)
 
 
-@pytest.mark.parametrize(
-    ("message", "first"),
-    [
-        ("target: no key for groq at api.groq.com: set GROQ_API_KEY (or …)", "export GROQ_API_KEY=YOUR_KEY"),
-        ("target: … Or use --backend local. no model provider is set", "export OPENAI_API_KEY=YOUR_KEY"),
-        (
-            "target: no model provider is set. (AZURE_OPENAI_API_KEY is set, but AZURE_OPENAI_ENDPOINT is not.)",
-            "export AZURE_OPENAI_ENDPOINT=https://NAME.openai.azure.com",
-        ),
-        ("target: no model is named for fireworks: set model.target", "skillopt doctor --target_model NAME"),
-        ("unknown backend 'olama'; choose one of auto, openai", "skillopt doctor --backend ollama"),
-        (
-            "target: the environment needs tools, and local has none; providers that do: openai, anthropic (set …)",
-            "skillopt doctor --target_backend openai",
-        ),
-        (
-            "the base URL 'x:y' (OPENAI_BASE_URL) must look like https://host/v1",
-            "export OPENAI_BASE_URL=http://HOST:PORT/v1",
-        ),
-        ("MINIMAX_REGION='eu' must be one of global_en, cn_zh", "export MINIMAX_REGION=global_en"),
-        ("model.minimax_region='eu' must be one of global_en, cn_zh", "skillopt doctor model.minimax_region=global_en"),
-        ("OPENAI_API_KEY holds characters that a key cannot have", "export OPENAI_API_KEY=YOUR_KEY"),
-        ("OPENAI_TIMEOUT='x' is not a number", "export OPENAI_TIMEOUT=1"),
-        (
-            "target: the model anthropic/m names the provider anthropic, but openai was asked for: name the model …",
-            "skillopt doctor --target_backend anthropic",
-        ),
-        (
-            "the base URL of h (model.azure_openai_endpoint) must not hold a user name or a password",
-            "skillopt doctor model.azure_openai_endpoint=https://NAME.openai.azure.com",
-        ),
-        ("MODE=enabled contradicts OLD=false: leave out OLD, the old form", "unset OLD"),
-        (
-            "MODE=enabled contradicts model.old=false: leave out model.old, the old form",
-            "skillopt doctor model.old=null",
-        ),
-        ("something quite new", "skillopt doctor"),
-    ],
-)
-def test_remedies_of_providers(message: str, first: str) -> None:
-    assert for_provider(message, "target", commands(), False)[0] == first
+OPENAI = {"OPENAI_API_KEY": KEY}
+AZURE = {"AZURE_OPENAI_ENDPOINT": "https://models.example"}
+QWEN = {"QWEN_CHAT_THINKING_MODE": "enabled"}
+ENDPOINT = "AZURE_OPENAI_ENDPOINT=https://NAME.openai.azure.com"
+
+# environment, arguments of resolve_role (and what an environment needs) -> the first line of the advice
+MISTAKES: list[tuple[dict[str, str], dict[str, Any], str]] = [
+    # no provider, no key, no endpoint, no model
+    ({}, {}, "export OPENAI_API_KEY=YOUR_KEY"),
+    ({"AZURE_OPENAI_API_KEY": KEY}, {}, f"export {ENDPOINT}"),
+    ({}, {"backend": "azure"}, f"export {ENDPOINT}"),
+    ({}, {"backend": "groq", "model": "m"}, "export GROQ_API_KEY=YOUR_KEY"),
+    ({**AZURE, "AZURE_OPENAI_AUTH_MODE": "api_key"}, {}, "export AZURE_OPENAI_API_KEY=YOUR_KEY"),
+    ({"FIREWORKS_API_KEY": KEY}, {"backend": "fireworks"}, "skillopt doctor --target_model NAME"),
+    ({"OPENAI_BASE_URL": "http://gate/v1"}, {"role": "optimizer"}, "skillopt doctor --optimizer_model NAME"),
+    # a provider that there is not, that does not fit the role or the model, that cannot do what is needed
+    ({}, {"backend": "olama"}, "skillopt doctor --backend ollama"),
+    ({}, {"role_backend": "olama"}, "skillopt doctor --target_backend ollama"),
+    ({"TARGET_BACKEND": "olama"}, {}, "export TARGET_BACKEND=ollama"),
+    ({}, {"backend": "qqq"}, "skillopt doctor --backend openai"),
+    ({}, {"role": "optimizer", "role_backend": "cursor"}, "skillopt doctor --optimizer_backend openai"),
+    (OPENAI, {"backend": "openai", "model": "anthropic/m"}, "skillopt doctor --target_backend anthropic"),
+    ({}, {"backend": "local", "need": "tools"}, "skillopt doctor --target_backend openai"),
+    ({}, {"backend": "local", "need": "a screen"}, "skillopt doctor --env searchqa"),
+    # addresses and keys
+    ({**OPENAI, "OPENAI_BASE_URL": "x:y"}, {}, "export OPENAI_BASE_URL=http://HOST:PORT/v1"),
+    (
+        {**OPENAI, "OPENAI_BASE_URL": "gate"},
+        {"backend": "openai", "model": "openai/m"},
+        "export OPENAI_BASE_URL=http://HOST:PORT/v1",
+    ),
+    (OPENAI, {"base_url": "x:y"}, "skillopt doctor model.target_base_url=http://HOST:PORT/v1"),
+    (
+        {},
+        {"backend": "azure", "configured": {"azure_openai_endpoint": "https://me:pw@host"}},
+        f"skillopt doctor model.{ENDPOINT.replace('AZURE_OPENAI_ENDPOINT', 'azure_openai_endpoint')}",
+    ),
+    ({"OPENAI_API_KEY": "two words"}, {}, "export OPENAI_API_KEY=YOUR_KEY"),
+    (AZURE, {}, "export AZURE_OPENAI_AUTH_MODE=api_key"),  # no key, so tokens; and that host is none of Azure's
+    (
+        AZURE,
+        {"configured": {"azure_openai_auth_mode": "azure_cli"}},
+        "skillopt doctor model.azure_openai_auth_mode=api_key",
+    ),
+    # values
+    ({"MINIMAX_API_KEY": KEY, "MINIMAX_REGION": "eu"}, {}, "export MINIMAX_REGION=global_en"),
+    (
+        {"MINIMAX_API_KEY": KEY},
+        {"configured": {"minimax_region": "cnzh"}},
+        "skillopt doctor model.minimax_region=cn_zh",
+    ),
+    ({**OPENAI, "OPENAI_TIMEOUT": "x"}, {}, "export OPENAI_TIMEOUT=1"),
+    ({**OPENAI, "OPENAI_TIMEOUT": "0"}, {}, "export OPENAI_TIMEOUT=300"),
+    ({**OPENAI, "OPENAI_TEMPERATURE": "-1"}, {}, "export OPENAI_TEMPERATURE=1"),
+    ({**OPENAI, "OPENAI_MAX_TOKENS": "0"}, {}, "export OPENAI_MAX_TOKENS=1"),
+    ({"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_THINKING_TOKENS": "5"}, {}, "export ANTHROPIC_THINKING_TOKENS=1024"),
+    ({"CODEX_EXEC_NETWORK_ACCESS": "x"}, {"backend": "codex"}, "export CODEX_EXEC_NETWORK_ACCESS=true"),
+    # settings that contradict each other
+    ({**QWEN, "QWEN_CHAT_ENABLE_THINKING": "false"}, {"backend": "qwen"}, "unset QWEN_CHAT_ENABLE_THINKING"),
+    (
+        QWEN,
+        {"backend": "qwen", "configured": {"qwen_chat_enable_thinking": False}},
+        "skillopt doctor model.qwen_chat_enable_thinking=null",
+    ),
+]
+
+
+def mistake(environ: dict[str, str], arguments: dict[str, Any]) -> ProviderError | None:
+    need, role = arguments.get("need"), arguments.get("role", "target")
+    rest = {name: value for name, value in arguments.items() if name not in ("need", "role")}
+    try:
+        require(resolve_role(role, environ=environ, **rest), frozenset({need} if need else ()))
+    except ProviderError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(("environ", "arguments", "first"), MISTAKES)
+def test_remedies_of_providers(environ: dict[str, str], arguments: dict[str, Any], first: str) -> None:
+    error = mistake(environ, arguments)
+    assert error is not None
+    assert for_provider(error, arguments.get("role", "target"), commands())[0] == first
+
+
+@pytest.mark.parametrize(("environ", "arguments", "first"), MISTAKES)
+def test_a_remedy_that_is_obeyed_mends_what_it_is_for(
+    environ: dict[str, str], arguments: dict[str, Any], first: str
+) -> None:
+    before, after = mistake(environ, arguments), mistake(*obeyed(environ, arguments, first))
+    assert before is not None
+    assert after is None or (after.kind, after.setting, str(after)) != (before.kind, before.setting, str(before))
+    if before.setting and after is not None:
+        assert after.setting != before.setting, "the same setting is still wrong"
+
+
+def obeyed(environ: dict[str, str], arguments: dict[str, Any], line: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """The environment and the arguments as they are after ``line``, whose place-holders the user has filled in."""
+    role = arguments.get("role", "target")
+    verb, *words = shlex.split(line.replace("HOST:PORT", "localhost:8000"))
+    if verb == "unset":
+        return {name: value for name, value in environ.items() if name not in words}, arguments
+    if verb == "export":
+        name, _, value = words[0].partition("=")
+        return {**environ, name: value}, arguments
+    if words[1] == "--env":
+        return environ, {**arguments, "need": None}
+    named = {"--backend": "backend", f"--{role}_backend": "role_backend", f"--{role}_model": "model"}
+    if words[1] in named:
+        return environ, {**arguments, named[words[1]]: words[2]}
+    name, _, value = words[-1].removeprefix("model.").partition("=")
+    if name == f"{role}_base_url":
+        return environ, {**arguments, "base_url": value}
+    configured = {**arguments.get("configured", {}), name: None if value == "null" else value}
+    return environ, {**arguments, "configured": configured}
+
+
+def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skillopt.models.azure._has_library", lambda: False)
+    environ = {"AZURE_OPENAI_ENDPOINT": "https://x.openai.azure.com", "AZURE_OPENAI_AUTH_MODE": "managed_identity"}
+    role = resolve_role("target", environ=environ)
+    with pytest.raises(ProviderError) as refused:
+        token_getter(role, environ)
+    assert for_provider(refused.value, "target", commands()) == (install_hint("azure"),)
+
+
+def test_every_kind_of_mistake_was_made() -> None:
+    made = {error.kind for *given, _ in MISTAKES if (error := mistake(*given)) is not None}
+    assert made | {"install"} == set(get_args(ProviderTrouble))
 
 
 def test_options_are_replaced_not_repeated() -> None:
@@ -599,7 +813,25 @@ def test_other_shells() -> None:
 
 
 def test_remedies_without_a_known_cause() -> None:
-    assert for_configuration("something quite new", commands(["--config", "a.yaml"])) == (
-        "skillopt doctor --config a.yaml",
-    )
-    assert for_plan("something quite new", "mine", commands()) == ("skillopt doctor --split_dir FOLDER",)
+    problem = Problem("something quite new")
+    assert for_problem(problem, "", commands(["--config", "a.yaml"])) == ("skillopt doctor --config a.yaml",)
+    assert for_provider(ProviderError("something quite new"), "target", commands()) == ("skillopt doctor",)
+    assert for_data(DataError("something quite new"), "mine", commands()) == ("skillopt doctor --split_dir FOLDER",)
+
+
+def test_remedies_of_what_is_not_ours() -> None:
+    absent = ImportError("this benchmark needs a package: pip install 'benchmark[all]'")
+    assert for_data(absent, "mine", commands()) == ("pip install 'benchmark[all]'",)
+    told = DataError("no rows here yet; run\n  python fetch.py --all\nand come again")
+    assert for_data(told, "mine", commands()) == ("python fetch.py --all",)
+
+
+def test_remedies_of_an_embedded_model(tmp_path: Path) -> None:
+    async def serve() -> None:
+        async with LocalServer(tmp_path / "no.gguf"):
+            raise AssertionError("nothing to serve")
+
+    for job in (lambda: find("nowhere"), lambda: asyncio.run(serve())):
+        with pytest.raises(LocalError) as refused:
+            job()
+        assert for_error(refused.value, "target", "searchqa", commands()) == ("skillopt models list",)

@@ -1,4 +1,4 @@
-"""The best skill of a run as a SKILL.md of other agents: its text, its place, consent, and the check of the format."""
+"""``skillopt export``: where the skill of a run goes, consent, what it says of the run, and the check."""
 
 from __future__ import annotations
 
@@ -11,22 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillopt.cli.export import Plan, Request, Wording, difference, plan, request_of
 from skillopt.cli.main import main
-from skillopt.report.agent_skill import (
-    AgentSkill,
-    FrontmatterError,
-    agent_skill,
-    check_skill,
-    choose_name,
-    clean_body,
-    is_name,
-    slug,
-)
-from skillopt.skill import APPENDIX_END, APPENDIX_START, GUIDANCE_END, GUIDANCE_START, Skill
+from skillopt.cli.skill_places import Target
+from skillopt.skill import GUIDANCE_END, GUIDANCE_START
 
 SKILL = f"""# Reading *short* passages
 
@@ -188,13 +179,47 @@ def test_a_skill_that_is_a_link_out_of_the_run_is_not_read(run: Path, tmp_path: 
         ["--to", "file", "--out", "x", "--user"],
         ["--to", "claude", "--user", "--project", "."],
         [],
+        ["--to", "file", "--out", ""],
         ["--check", "--to", "claude"],
+        ["--check", "--out", "x"],
+        ["--check", "."],  # and the run
         ["--to", "vim"],
         ["--to", "claude", "--project", "nowhere"],
     ],
 )
 def test_options_that_make_no_sense_are_refused(run: Path, words: list[str]) -> None:
     assert export(run, *words).status == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        (["--to", "codex"], Target("codex", project=Path("/here"))),
+        (["--to", "codex", "--project", "sub/.."], Target("codex", project=Path("/here"))),
+        (["--to", "codex", "--user"], Target("codex")),
+        (["--to", "file", "--out", "a/b"], Target("file", out=Path("/here/a/b"))),
+        (["--check"], None),
+    ],
+)
+def test_a_command_line_becomes_a_request(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], target: Target | None
+) -> None:
+    monkeypatch.setattr("os.getcwd", lambda: "/here")
+    assert request_of(["run", *words]) == Request(Path("run"), target, Wording(), yes=False, json=False)
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        (Target("claude", project=Path("/p")), ""),
+        (Target("claude"), ""),
+        (Target("file", out=Path("/p/a-skill")), "a-skill"),
+        (Target("file", out=Path("/p/a-skill/SKILL.md")), "a-skill"),
+        (Target("file", out=Path("/p/other.MD")), "other"),
+    ],
+)
+def test_a_path_of_the_users_own_names_the_skill(target: Target, name: str) -> None:
+    assert target.named == name
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -204,6 +229,37 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 # consent
+
+
+@pytest.mark.parametrize(
+    ("present", "yes", "todo"),
+    [
+        (None, False, "write"),
+        (None, True, "write"),
+        (b"new", False, "leave"),
+        (b"new", True, "leave"),
+        (b"old", False, "ask"),
+        (b"old", True, "replace"),
+        (b"", False, "ask"),
+        (b"", True, "replace"),
+        (b"new\r\n", False, "ask"),
+    ],
+)
+def test_what_is_there_decides_what_is_done(present: bytes | None, yes: bool, todo: Plan) -> None:
+    assert plan(present, b"new", yes) == todo
+
+
+@given(st.none() | st.binary(max_size=4), st.binary(max_size=4), st.booleans())
+def test_nothing_is_lost_without_a_yes(present: bytes | None, content: bytes, yes: bool) -> None:
+    lost = present is not None and present != content
+    assert (plan(present, content, yes) in ("replace", "ask")) is lost
+    assert (plan(present, content, yes) == "ask") is (lost and not yes)
+
+
+@given(st.text(max_size=8), st.text(max_size=8))
+def test_a_difference_is_shown_wherever_there_is_one(old: str, new: str) -> None:
+    assert bool(difference(old.encode(), new.encode(), "x")) is (old != new)
+    assert difference(None, new.encode(), "x") == ""
 
 
 def edited(run: Path) -> Path:
@@ -251,6 +307,29 @@ def test_on_a_terminal_it_asks(run: Path, monkeypatch: pytest.MonkeyPatch, answe
     assert (path.read_text(encoding="utf-8") == EXPORTED) is (status == 0)
 
 
+@pytest.mark.parametrize("meanwhile", ["other", "link", "gone"])
+def test_consent_is_to_what_was_shown(run: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str) -> None:
+    path = edited(run)
+
+    def answer() -> str:
+        path.unlink()
+        if meanwhile == "other":
+            path.write_text("mine too\n", encoding="utf-8")
+        elif meanwhile == "link":
+            Path("mine.txt").write_text("mine\n", encoding="utf-8")
+            path.symlink_to(Path("mine.txt").absolute())
+        return "y"
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setattr("sys.stdin", Terminal())
+    err = io.StringIO()
+    with redirect_stdout(Terminal()), redirect_stderr(err):
+        assert main(["export", str(run), "--to", "claude"]) == 2
+    assert ("nothing is written through links" if meanwhile == "link" else "changed in the meantime") in err.getvalue()
+    kept = {"other": "mine too\n", "link": "mine\n"}.get(meanwhile)
+    assert (path.read_text(encoding="utf-8") if path.exists() else None) == kept
+
+
 def test_a_skill_cannot_hide_a_difference_from_who_consents(run: Path) -> None:
     (run / "best_skill.md").write_text("# A\n\n- evil\x1b[2K\u202e\x9b2K\n", encoding="utf-8")
     edited(run)
@@ -285,6 +364,23 @@ def test_provenance_is_a_comment_at_the_end(run: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("metric", ["soft", "mixed"])
+def test_provenance_compares_scores_of_one_kind(run: Path, metric: str) -> None:
+    (run / "config.json").write_text(json.dumps({"env": "searchqa", "gate_metric": metric}), encoding="utf-8")
+    export(run, "--to", "claude", "--provenance")
+    text = Path(".claude/skills/searchqa/SKILL.md").read_text(encoding="utf-8")
+    assert "trained on searchqa, test 0.2500 to 0.7500" in text  # best_score is in the metric of the gate
+
+
+def test_provenance_says_what_is_known(run: Path) -> None:
+    (run / "summary.json").write_text('{"baseline_test_hard": NaN, "test_hard": 1}', encoding="utf-8")
+    (run / "runtime_state.json").write_text('{"best_step": 0}', encoding="utf-8")
+    (run / "events.jsonl").write_text('{"at": 1e14, "event": "run_finished"}\n', encoding="utf-8")
+    export(run, "--to", "claude", "--provenance")
+    text = Path(".claude/skills/searchqa/SKILL.md").read_text(encoding="utf-8")
+    assert text.endswith("\n<!-- Trained with SkillOpt: run my_run, the first skill, trained on searchqa. -->\n")
+
+
 def test_a_run_that_found_nothing_better_is_named_as_that(run: Path) -> None:
     (run / "runtime_state.json").write_text(json.dumps({"best_origin": "initial_skill"}), encoding="utf-8")
     assert "nothing beat it" in export(run, "--to", "claude").out
@@ -294,26 +390,6 @@ def test_name_and_description_are_taken_from_the_options(run: Path) -> None:
     assert export(run, "--to", "claude", "--name", "qa", "--description", "Answers: all <b>questions</b>").status == 0
     text = Path(".claude/skills/qa/SKILL.md").read_text(encoding="utf-8")
     assert text.startswith('---\nname: qa\ndescription: "Answers: all bquestions/b"\n---\n')
-
-
-def made(text: str, name: str = "a-skill", **more: str) -> AgentSkill:
-    return agent_skill(Skill(text), name, **more)
-
-
-def test_a_frontmatter_is_kept_and_completed() -> None:
-    start = "---\n# mine\nlicense: MIT\nname: Old\nmetadata:\n  author: me  # kept\n"
-    before = start + "description: >\n  Does\n  it.\n---\nBody\n"
-    assert made(before).text == (
-        "---\n# mine\nlicense: MIT\nname: a-skill\nmetadata:\n  author: me  # kept\n"
-        "description: >\n  Does\n  it.\n---\n\nBody\n"
-    )
-    new = made(before, description="Other.").text
-    assert "author: me  # kept\ndescription: Other.\n---" in new
-
-
-def test_a_value_without_the_quotes_it_needs_gets_them() -> None:
-    text = made("---\ndescription: Use when: asked\nname: x\n---\nBody\n").text
-    assert text.startswith('---\ndescription: "Use when: asked"\nname: a-skill\n---\n')
 
 
 def test_a_frontmatter_that_nobody_can_read_is_refused(run: Path) -> None:
@@ -331,115 +407,9 @@ def test_a_field_that_cannot_be_mended_is_refused_by_name(run: Path) -> None:
     assert not Path(".claude").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "body"),
-    [
-        (f"a\n\n{GUIDANCE_START}\n{GUIDANCE_END}\n", "a\n"),
-        (f"a\n\n{GUIDANCE_START}\n{GUIDANCE_END}\n\nb\n", "a\n\nb\n"),
-        (f"- a\n{GUIDANCE_START}\n- b\n", "- a\n- b\n"),
-        (f"a {APPENDIX_END} b\n", "a  b\n"),
-        (f"a\r\n{GUIDANCE_START}\r\ng\r\n{GUIDANCE_END}", "a\r\n\r\n## General guidance\r\n\r\ng\r\n"),
-        (f"{APPENDIX_START}\n## Notes\n\n- n\n{APPENDIX_END}\nb", "## Notes\n\n- n\n\nb\n"),
-        (f"{APPENDIX_START}\n- n\n{APPENDIX_END}", "## Execution notes\n\n- n\n"),
-        (f"a\n{APPENDIX_START}\nx\n{APPENDIX_END}\n\n\nb", "a\n\n## Execution notes\n\nx\n\nb\n"),
-        ("", ""),
-    ],
-)
-def test_protected_regions_become_plain_markdown(text: str, body: str) -> None:
-    assert clean_body(Skill(text)) == body
-
-
-def test_line_ends_of_the_skill_are_kept() -> None:
-    text = made("# Skill\r\n\r\n- r\r\n", provenance="run x").text
-    assert "\n" not in text.replace("\r\n", "")
-
-
-@pytest.mark.parametrize(
-    ("text", "name"), [("Search QA!", "search-qa"), ("Überprüfung", "uberprufung"), ("../..", ""), ("a" * 70, "a" * 64)]
-)
-def test_slugs(text: str, name: str) -> None:
-    assert slug(text) == name
-
-
-def test_a_name_is_chosen_from_the_frontmatter_first() -> None:
-    assert choose_name(Skill("---\nname: My Skill\n---\n"), "other") == "my-skill"
-    assert choose_name(Skill("text"), "", "Run 3") == "run-3"
-    assert choose_name(Skill("text"), "..") == "trained-skill"
-
-
-_markers = (GUIDANCE_START, GUIDANCE_END, APPENDIX_START, APPENDIX_END)
-_yaml = ("---\n", "name: a\n", "description: b: c\n", "key: [", "&a *a\n", "\ufeff")
-_markdown = ("# T\n", "- x\n", "word ", "<!-- ", "-->", "\n", "\r\n", "\x00")
-_parts = st.sampled_from((*_markers, *_yaml, *_markdown))
-
-
-@given(st.lists(st.one_of(_parts, st.text(max_size=6)), max_size=14).map("".join), st.text(max_size=20))
-def test_whatever_a_skill_holds_its_export_is_valid_and_stays_as_it_is(text: str, description: str) -> None:
-    skill = Skill(text)
-    try:
-        first = agent_skill(skill, "a-skill", description=description, provenance="run x")
-    except FrontmatterError:
-        return
-    assert not [p for p in check_skill(first.text, "a-skill") if p.level == "error" and "must be" not in p.message]
-    assert not any(mark in first.text for mark in (GUIDANCE_START, GUIDANCE_END, APPENDIX_START, APPENDIX_END))
-    assert agent_skill(Skill(first.text), "a-skill", description=description).text == first.text
-    fields = yaml.safe_load(first.text.split("---")[1])
-    assert fields["name"] == "a-skill"
-
-
-@given(st.text(max_size=80))
-def test_a_slug_is_a_name_or_nothing(text: str) -> None:
-    assert slug(text) == "" or is_name(slug(text))
-
-
 # the check
 
 GOOD = "---\nname: a-skill\ndescription: Does it.\n---\nBody\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "level", "said"),
-    [
-        ("Body\n", "error", "no frontmatter"),
-        ("---\nname: a-skill\nBody\n", "error", "no frontmatter"),
-        ("---\n- a\n---\nBody\n", "error", "not a mapping"),
-        ("---\nname: [\n---\nBody\n", "error", "not valid YAML"),
-        ("---\nx: &a [1]\ny: *a\n---\nBody\n", "error", "aliases"),
-        (f"---\nx: {'[' * 3000}\n---\nBody\n", "error", "not valid YAML"),
-        (GOOD.replace("a-skill", "Other Skill"), "error", "'other-skill' would do"),
-        (GOOD.replace("a-skill", "other"), "error", "the folder is called 'a-skill'"),
-        (GOOD.replace("a-skill", "12"), "error", "name must be text"),
-        (GOOD.replace("name: a-skill\n", ""), "error", "name is missing"),
-        (GOOD.replace("a-skill", "my-claude"), "warning", "reserves"),
-        (GOOD.replace("Does it.", ""), "error", "description is missing"),
-        (GOOD.replace("Does it.", "x" * 1025), "error", "1,025 characters"),
-        (GOOD.replace("Does it.", "a <b>"), "error", "angle bracket"),
-        (GOOD.replace("Does it.", "[a]"), "error", "description must be text"),
-        (GOOD.replace("---\nBody", "license: 3\n---\nBody"), "error", "license must be text"),
-        (GOOD.replace("---\nBody", f"compatibility: {'x' * 501}\n---\nBody"), "error", "501 characters"),
-        (GOOD.replace("---\nBody", "metadata: a\n---\nBody"), "error", "metadata must be a mapping"),
-        (GOOD.replace("---\nBody", "metadata: {a: 1}\n---\nBody"), "warning", "metadata: a is not text"),
-        (GOOD.replace("---\nBody", "allowed-tools: [Read]\n---\nBody"), "warning", "allowed-tools must be text"),
-        (GOOD.replace("---\nBody", "allowed-tools: 3\n---\nBody"), "error", "allowed-tools must be text"),
-        (GOOD.replace("---\nBody", "model: x\n---\nBody"), "warning", "model is no field"),
-        ("\ufeff" + GOOD, "warning", "byte order mark"),
-        (GOOD + "line\n" * 600, "warning", "601 lines"),
-        (GOOD + "word " * 6000, "warning", "tokens; 5,000 are advised"),
-        (GOOD.replace("Body\n", ""), "warning", "no instructions"),
-        (GOOD + GUIDANCE_START, "warning", "marker"),
-    ],
-)
-def test_the_check_names_each_problem(text: str, level: str, said: str) -> None:
-    problems = check_skill(text, "a-skill")
-    assert [problem.level for problem in problems if said in problem.message] == [level]
-
-
-@pytest.mark.parametrize("eol", ["\n", "\r\n", "\r"])
-def test_a_valid_skill_has_no_problem(eol: str) -> None:
-    full = GOOD.replace(
-        "---\nBody", "license: MIT\ncompatibility: git\nmetadata: {a: '1'}\nallowed-tools: Read\n---\nBody"
-    )
-    assert check_skill(full.replace("\n", eol), "a-skill") == ()
 
 
 def test_the_check_of_a_file_of_a_folder_and_of_a_run(run: Path, tmp_path: Path) -> None:
@@ -464,3 +434,20 @@ def test_the_check_of_a_file_of_a_folder_and_of_a_run(run: Path, tmp_path: Path)
     assert export("--check", folder / "nothing.md").status == 2
     assert export("--check").status == 2
     assert not Path(".claude").exists()
+
+
+@pytest.mark.parametrize("word", [".", "SKILL.md", "refs/..", "refs/../SKILL.md", "../a-skill"])
+def test_the_check_knows_the_folder_however_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    (tmp_path / "a-skill/refs").mkdir(parents=True)
+    (tmp_path / "a-skill/SKILL.md").write_text(GOOD, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "a-skill")
+    assert export("--check", word) == Ran(0, f"{word}: valid\n", "")
+
+
+def test_the_check_of_the_folder_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a-skill/refs").mkdir(parents=True)
+    (tmp_path / "a-skill/SKILL.md").write_text(GOOD, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "a-skill/refs")
+    assert export("--check", "..") == Ran(0, "..: valid\n", "")

@@ -37,8 +37,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tarin"]) == 2
-    assert "invalid choice: 'tarin'" in capsys.readouterr().err
+    assert main(["trian"]) == 2
+    assert "there is no command 'trian'; did you mean train?" in capsys.readouterr().err
+    assert main(["xyzzy"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "skillopt: error: there is no command 'xyzzy'"
 
 
 @pytest.mark.parametrize("name", ["train", "eval", "resume", "status", "demo"])

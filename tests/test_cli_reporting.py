@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from fakes.world import World, run
 
 from skillopt.cli.main import main
 from skillopt.cli.tables import clean, items_named, json_text, paint, shorten, table, wants_color
+from skillopt.report.content import read_report
+from skillopt.report.run import read_run
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +65,32 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
     return Said(capsys)
 
 
-COMMANDS = [["log"], ["show", "1"], ["diff"], ["blame"], ["compare"]]
+COMMANDS = [["log"], ["show", "1"], ["diff"], ["blame"], ["compare"], ["status"], ["report", "--no-png"]]
+EVIL = "- \033[2Jgone\u202egnp\x9b\r\x07"
+STEERS = re.compile(r"\033(?!\[[\d;]*m)|\u202e|\x07|\r|\x9b")
+
+
+def write(root: Path, name: str, value: Any) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+
+
+def elsewhere(words: list[str], folder: Path) -> list[str]:
+    """The words after the run; a report is written into another folder."""
+    return [*words[1:], *(["--out", str(folder / "page")] if words[0] == "report" else [])]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
-def test_each_command_reads_only_and_tells_no_secret(either: Path, said: Said, words: list[str]) -> None:
+def test_each_command_reads_only_and_tells_no_secret(
+    either: Path, tmp_path: Path, said: Said, words: list[str]
+) -> None:
     before = {path: path.stat().st_mtime_ns for path in either.rglob("*")}
-    plain = said(words[0], either, *words[1:])
+    more = elsewhere(words, tmp_path)
+    plain = said(words[0], either, *more)
     assert plain.strip()
     assert "\033" not in plain
-    text = plain + json.dumps(said.json(words[0], either, *words[1:]))
+    text = plain + json.dumps(said.json(words[0], either, *more))
     assert published.KEY not in text
     assert {path: path.stat().st_mtime_ns for path in either.rglob("*")} == before
 
@@ -86,7 +106,7 @@ def test_each_command_stands_torn_files(theirs: Path, tmp_path: Path, said: Said
     root = Path(shutil.copytree(theirs, tmp_path / "run"))
     for path in root.rglob(name):
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    status = main([words[0], str(root), *words[1:]])
+    status = main([words[0], str(root), *elsewhere(words, tmp_path)])
     out, err = said.capsys.readouterr()
     assert status in (0, 2)
     assert "fault in SkillOpt" not in out + err
@@ -100,10 +120,43 @@ def test_log_has_a_line_a_step(ours: Path, said: Said) -> None:
     assert re.match(r"step +epoch +action +score +change +items +tokens +cost +edits", lines[0])
     assert [line.split()[0] for line in lines[1:] if "slow update" not in line] == ["4", "3", "2", "1"]
     assert re.search(
-        r"1 +1 +accept_new_best +0\.2500 -> 0\.5000 +\+0\.2500 +n=4 \+1 -0 +[\d,]+ +2/2 append: - rule: ", lines[-1]
+        r"1 +1 +accept_new_best +0\.2500 -> 0\.5000 +\+0\.2500 +n=4 \+1 -0 +[\d,]+ +unknown +2/2 append: - rule: ",
+        lines[-1],
     )
     assert "slow update: reject" in lines[1]
     assert [line.split()[0] for line in said("log", ours, "--reverse", "-n", "2").splitlines()] == ["step", "4", "2"]
+
+
+@pytest.mark.parametrize(("number", "kept"), [("0", 0), ("1", 1), ("3", 3), ("99", 4)])
+def test_log_prints_the_last_lines(theirs: Path, said: Said, number: str, kept: int) -> None:
+    every = said.json("log", theirs)
+    assert said.json("log", theirs, "-n", number) == every[:kept]
+    assert len(said("log", theirs, "-n", number).splitlines()) == (kept + 1 if kept else 0)
+
+
+def test_log_refuses_fewer_lines_than_none(theirs: Path, said: Said) -> None:
+    assert "-3 is less than 0" in said.refused("log", theirs, "-n", "-3")
+
+
+def test_the_score_of_accepted_guidance_is_what_the_next_step_began_with(tmp_path: Path, said: Said) -> None:
+    root = published.published_run(tmp_path / "run")
+    write(root, "slow_update/epoch_01/slow_result.json", {"action": "accept", "selection_hard": 0.6})
+    entries = said.json("log", root, "--reverse")
+    found = [(entry["kind"], entry["step"], entry["before"], entry["score"]) for entry in entries]
+    assert found[2:4] == [("slow_update", 2, 0.5, 0.6), ("step", 3, 0.6, 0.75)]
+    report = read_report(read_run(root))
+    assert [(line.before, line.score) for line in report.steps] == [(0.25, 0.5), (0.5, 0.25), (0.6, 0.75)]
+    assert next((change.slow.before, change.slow.score) for change in report.changes if change.slow) == (0.5, 0.6)
+
+
+def test_before_the_first_step_the_score_is_the_gates(tmp_path: Path, said: Said) -> None:
+    root = published.published_run(tmp_path / "run")
+    config = json.loads((root / "config.json").read_text(encoding="utf-8"))
+    write(root, "config.json", {**config, "gate_metric": "soft"})
+    rows = [{"id": f"val{number}", "hard": number // 4, "soft": 0.9} for number in range(1, 5)]
+    write(root, "selection_eval_baseline/results.jsonl", "\n".join(map(json.dumps, rows)))
+    assert said.json("log", root, "--reverse")[0]["before"] == 0.9
+    assert read_report(read_run(root)).steps[0].before == 0.9
 
 
 def test_log_of_a_published_run(theirs: Path, said: Said) -> None:
@@ -147,7 +200,7 @@ def test_show_has_all_stages(ours: Path, said: Said) -> None:
         "step 1 (epoch 1): accept_new_best",
         "steps/step_0001/rollout: 0 passed, 3 failed, 0 unmeasured",
         "minibatch_fail_000 (failure): ",
-        "1. append: applied_append  support 2  failure",
+        "1. append: applied_append  rests on at most 2 trajectories  failure",
         "+- rule: alpha always",
         "difference +0.2500 on 4 items: 1 better, 0 worse, 3 equal, 0 left out",
         "rule: strict, metric: hard",
@@ -247,11 +300,11 @@ def test_blame_names_step_edit_support_and_items(ours: Path, said: Said) -> None
     assert by_text["# Skill"]["origin"] == "seed"
     alpha = by_text["- rule: alpha always"]
     assert (alpha["origin"], alpha["step"], alpha["edit"], alpha["op"]) == ("edit", 1, 1, "append")
-    assert (alpha["support_count"], alpha["source_type"], alpha["source_certain"]) == (2, "failure", True)
-    assert alpha["source_items"]
+    assert (alpha["support_count"], alpha["source_type"], alpha["source_certain"]) == (2, "failure", False)
+    assert len(alpha["source_items"]) == 2
     printed = said("blame", ours)
     assert re.search(r"^step 1, edit 1 +5  - rule: alpha always$", printed, re.MULTILINE)
-    assert re.search(r"^step 1, edit 1 +2 +failure +accept_new_best +TR-", printed, re.MULTILINE)
+    assert re.search(r"^step 1, edit 1 +at most 2 +failure +accept_new_best +among TR-", printed, re.MULTILINE)
 
 
 def test_blame_of_a_published_run_says_what_is_not_told(theirs: Path, said: Said) -> None:
@@ -293,17 +346,46 @@ def test_compare_of_what_was_never_measured_is_refused(theirs: Path, tmp_path: P
 
 def test_a_skill_cannot_steer_the_terminal(tmp_path: Path, said: Said) -> None:
     root = published.published_run(tmp_path / "run")
-    evil = "- \033[2Jgone\u202egnp\r\x07"
+    evil = EVIL
     for name in ("best_skill.md", "steps/step_0003/candidate_skill.md", "skills/skill_v0003.md"):
         (root / name).write_text(f"# Skill\n{evil}\n", encoding="utf-8", newline="")
     ranked = root / "steps/step_0003/ranked_edits.json"
     ranked.write_text(json.dumps({"edits": [{"op": evil, "content": evil, "support_count": 1}]}), encoding="utf-8")
     history = json.loads((root / "history.json").read_text(encoding="utf-8"))
-    history[2]["action"] = f"accept{evil}"
-    (root / "history.json").write_text(json.dumps(history), encoding="utf-8")
-    for words in (["log"], ["show", "3"], ["blame"], ["diff", "--color", "always"]):
+    history[2] |= {"action": f"accept{evil}", "epoch": evil}
+    write(root, "history.json", history)
+    pointers = json.loads((root / "runtime_state.json").read_text(encoding="utf-8"))
+    write(root, "runtime_state.json", pointers | {"current_origin": evil, "best_step": evil})
+    write(root, "events.jsonl", json.dumps({"event": "run_stopped", "reason": evil, "detail": evil}))
+    for words in (
+        ["log"],
+        ["show", "3"],
+        ["blame"],
+        ["diff", "--color", "always"],
+        ["status"],
+        ["status", "--json"],
+        ["report", "--no-png", "--out", str(tmp_path / "page")],
+        ["report", "--no-png", "--out", str(tmp_path / "page"), "--json"],
+    ):
         printed = said(words[0], root, *words[1:])
-        assert not re.search(r"\033(?!\[[\d;]*m)|\u202e|\x07|\r", printed), words
+        assert not STEERS.search(printed), words
+
+
+def test_an_evaluation_cannot_steer_the_terminal(tmp_path: Path, said: Said) -> None:
+    root = published.published_evaluation(tmp_path / "run")
+    write(root, "eval_summary.json", {"skill": EVIL, "split": EVIL, "n_items": EVIL, "hard": EVIL})
+    for words in (["status"], ["status", "--json"]):
+        assert not STEERS.search(said(words[0], root, *words[1:])), words
+
+
+def test_a_reply_cannot_steer_the_terminal(ours: Path, tmp_path: Path, said: Said) -> None:
+    root = Path(shutil.copytree(ours, tmp_path / "run"))
+    with closing(sqlite3.connect(root / "journal.sqlite")) as db:
+        db.execute("UPDATE replies SET text = ?", (EVIL,))
+        db.commit()
+    printed = said("calls", root, "--json")
+    assert {json.loads(line)["reply"] for line in printed.splitlines()} == {EVIL}
+    assert not STEERS.search(printed + said("calls", root, "--full"))
 
 
 def test_pieces_of_text() -> None:

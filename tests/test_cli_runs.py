@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fakes.folders import tree
 from fakes.openai_server import FakeOpenAI, Received, Step, status
 from fakes.rule_world import RULE, role_of, world, write_split
 
 from skillopt.cli import demo
 from skillopt.cli.main import main
+from skillopt.extras import install_hint
 
 SECRET = "sk-a-secret-of-the-tests"
 KEYS = re.compile(r"(_API_KEY|_BASE_URL|_PROXY)$", re.IGNORECASE)
@@ -204,6 +206,37 @@ def test_eval_with_a_configuration_and_overrides(finished: Finished, tmp_path: P
     assert (dry.status, "target: 4 calls" in dry.out) == (0, True)
 
 
+def test_eval_refuses_the_folder_of_another_evaluation(finished: Finished, tmp_path: Path) -> None:
+    folder = tmp_path / "e"
+    words = ["eval", "--split", "val", "--out_root", folder, "--skill"]
+    assert skillopt(*words, finished.root / "best_skill.md").status == 0
+    before, sent = tree(folder), len(finished.server.requests)
+    other = finished.root / "skills" / "skill_v0000.md"
+    dry = skillopt(*words, other, "--dry-run")
+    assert (dry.status, "was made otherwise (runtime.resume_policy=strict)" in dry.out) == (0, True)
+    ran = skillopt(*words, other)
+    assert (ran.status, ran.out, tree(folder)) == (2, "", before)
+    assert re.search(rf"^  skill: {re.escape(str(finished.root / 'best_skill.md'))} .* -> ", ran.err, re.MULTILINE)
+    same = skillopt(*words, finished.root / "best_skill.md", "--dry-run")
+    assert "is there: what it holds is not sent again" in same.out
+    assert len(finished.server.requests) == sent
+    forked = skillopt(*words, other, "--resume-policy", "fork")
+    assert (forked.status, tree(folder)) == (0, before)
+    assert f"Saved to: {folder}-fork1" in forked.out
+
+
+def test_how_a_training_treated_its_folder_is_nothing_to_an_evaluation_of_its_skill(
+    finished: Finished, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(finished.root, copy)
+    values = json.loads((copy / "config.json").read_text(encoding="utf-8"))
+    (copy / "config.json").write_text(json.dumps({**values, "resume_policy": "force"}), encoding="utf-8")
+    words = ["eval", "--split", "val", "--out_root", tmp_path / "e", "--skill"]
+    assert skillopt(*words, copy / "best_skill.md").status == 0
+    assert skillopt(*words, copy / "skills" / "skill_v0000.md").status == 2
+
+
 def test_eval_of_a_skill_elsewhere_needs_a_configuration(tmp_path: Path) -> None:
     skill = tmp_path / "my.md"
     skill.write_text("# Skill\n", encoding="utf-8")
@@ -221,6 +254,25 @@ def test_no_key_is_refused_without_a_request(split: Path, tmp_path: Path, monkey
     assert "--backend local" in ran.err
     assert "Traceback" not in ran.err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("more", [("--dry-run",), ()])
+def test_a_local_model_that_there_is_not_is_refused_before_anything_else(
+    split: Path, serve: Serve, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    server = serve(world())
+    words = train_words(split, "run", "--target_backend", "local", "--target_model", "smollm2-135", *more)
+    evaluation = ["--config", "configs/searchqa/default.yaml", "--split_dir", split, "--skill", tmp_path / "s.md"]
+    (tmp_path / "s.md").write_text("# Skill\n", encoding="utf-8")
+    local = ["--target_backend", "local", "--target_model", "smollm2-135", *more]
+    for ran in (skillopt(*words), skillopt("eval", *evaluation, "--out_root", "run", *local)):
+        assert (ran.status, ran.out) == (2, "")
+        assert "no model named 'smollm2-135' runs on this machine; the nearest is 'smollm2-135m'" in ran.err
+    assert server.requests == []
+    assert not (tmp_path / "run").exists()
+    missing = skillopt(*words, "--target_model", str(tmp_path / "none.gguf"))
+    assert (missing.status, "no such model file" in missing.err) == (2, True)
+    assert "target: " in skillopt(*words, "--target_model", "smollm2-135m", "--dry-run").out
 
 
 def test_a_key_may_stand_in_a_file(split: Path, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,6 +466,7 @@ def test_the_demo_runs_once_and_takes_overrides(
     for expected in ("baseline on the selection items: 0.3333", "best_score=1.0000", "paired lift", "total tokens: "):
         assert expected in ran.out
     assert f"best skill: {tmp_path / 'outputs' / 'quickstart' / 'best_skill.md'}" in ran.out
+    assert re.search(r"^look at it: .*skillopt report \S+quickstart .*\nuse it: .*--to claude\n$(?!.)", ran.out, re.M)
     sent = len(server.requests)
     again = skillopt("demo")
     assert again.out.startswith("already finished: nothing was sent\n")
@@ -430,5 +483,5 @@ def test_the_demo_says_which_extra_is_missing(split: Path, tmp_path: Path, monke
     monkeypatch.setattr(demo, "find_spec", lambda _: None)
     ran = skillopt("demo", "--backend", "local", "--split_dir", split)
     assert (ran.status, ran.out) == (2, "")
-    assert "pip install 'skillopt[local]'" in ran.err
+    assert install_hint("local") in ran.err
     assert "Traceback" not in ran.err

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
 
-from skillopt.cli.runfolder import anchored, is_run, read_run, run_of_skill
 from skillopt.cli.status import Status, main, status_lines, status_of
+from skillopt.report.folder import anchored, is_run, run_of_skill
+from skillopt.report.run import read_run
 from skillopt.run.journal import Journal
 
 CONFIG = {"env": "searchqa", "num_epochs": 2, "steps_per_epoch": 3, "azure_openai_api_key": "sk-published-secret"}
@@ -64,8 +66,8 @@ def told(root: Path) -> Status:
 
 
 def test_a_published_run_that_finished(tmp_path: Path) -> None:
-    total = {"_total": {"calls": 9, "total_tokens": 4321}}
-    status = told(published(tmp_path / "run", summary={"total_steps": 4, "token_summary": total}))
+    tokens = {"rollout": {"prompt_tokens": 4000, "completion_tokens": 321}, "_total": {"total_tokens": 4321}}
+    status = told(published(tmp_path / "run", summary={"total_steps": 4, "token_summary": tokens}))
     assert (status.state, status.reason, status.go_on) == ("finished", None, None)
     assert (status.steps_done, status.steps_total) == (4, 6)
     assert status.actions == {"accept_new_best": 1, "reject": 2, "skip_no_patches": 1}
@@ -141,7 +143,53 @@ def test_torn_files_are_named_and_the_rest_is_told(tmp_path: Path) -> None:
     status = told(root)
     assert status.reason == "killed"
     assert (status.steps_done, status.best_score, status.actions) == (4, 0.5, {})
-    assert [note.split()[0] for note in status.notes] == ["history.json", "summary.json"]
+    assert [note.split()[0] for note in status.notes] == ["summary.json", "history.json"]
+
+
+def test_a_file_that_no_parser_gets_through_is_torn_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = published(tmp_path / "run", history="[" * 100_000)
+    assert main([str(root)]) == 0
+    assert "note: history.json is torn" in capsys.readouterr().out
+
+
+def test_a_run_that_was_just_begun_is_new_and_can_go_on(tmp_path: Path) -> None:
+    root = write(tmp_path / "run", config=CONFIG)
+    Journal(root / "journal.sqlite").close()
+    status = told(root)
+    assert (status.state, status.reason, status.detail, status.steps_done) == ("new", None, "", 0)
+    assert status.go_on is not None
+
+
+def test_a_run_without_its_journal_costs_what_its_summary_says(tmp_path: Path) -> None:
+    part = {"requests": 3, "cost_usd": 1.5, "known_usd": 1.5, "unknown_requests": 0}
+    summary = {"cost_summary": {"target": part, "_total": part}}
+    status = told(published(tmp_path / "run", history=[], summary=summary))
+    assert (status.requests, status.cost_usd) == (3, 1.5)
+    lost = {**part, "cost_usd": None, "known_usd": 0.25, "unknown_requests": 1}
+    status = told(write(tmp_path / "run", summary={"cost_summary": {"target": part, "optimizer": lost}}))
+    assert (status.requests, status.cost_usd, status.cost_known_usd) == (6, None, 1.75)
+    assert "cost: unknown (at least $1.75)" in status_lines(status)
+
+
+def test_no_file_outside_is_told(tmp_path: Path) -> None:
+    secret = write(tmp_path, secret={"best_score": 0.123}) / "secret.json"
+    root = write(tmp_path / "run", config=CONFIG, history=ROWS)
+    for name in ("runtime_state.json", "best_skill.md"):
+        try:
+            (root / name).symlink_to(secret)
+        except OSError as error:
+            pytest.skip(f"no links can be made here: {error}")
+    status = told(root)
+    assert (status.best_skill, status.best_score) == (None, 0.5)
+
+
+def test_an_evaluation_at_work_is_no_training(tmp_path: Path) -> None:
+    root = write(tmp_path / "run", config=CONFIG)
+    with closing(Journal(root / "journal.sqlite")) as journal:
+        journal.set_meta("identity", json.dumps({"kind": "evaluation", "config": {}}))
+    status = told(root)
+    assert (status.kind, status.go_on) == ("evaluation", None)
+    assert not any(line.startswith("steps:") for line in status_lines(status))
 
 
 def test_values_of_another_shape_are_left_out(tmp_path: Path) -> None:
@@ -161,6 +209,75 @@ def test_a_journal_that_is_none_is_tolerated(tmp_path: Path) -> None:
 def test_a_folder_of_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 2
     assert f"{tmp_path} is not a run folder" in capsys.readouterr().err
+
+
+RUNNING = [
+    {"at": 0.0, "event": "run_started", "epochs": 1, "steps": 2, "train": 48, "val": 24, "test": 0},
+    {"at": 1.0, "event": "step_started", "epoch": 1, "step": 1, "steps": 2},
+    {"at": 1.0, "event": "stage_started", "stage": 1},
+    {"at": 1.0, "event": "pass_started", "label": "test initial", "total": 48},
+    {"at": 1.0, "event": "pass_started", "label": "step 1 rollout", "total": 24},
+    *(
+        {"at": 5.0 * done, "event": "item_done", "label": "step 1 rollout", "done": done, "total": 24, "hard": 1.0}
+        for done in range(1, 15)
+    ),
+]
+
+
+def test_a_run_at_work_says_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = ours(tmp_path / "run", *RUNNING, history=[], runtime_state={})
+    assert not any(line.startswith("now: ") for line in said(root, capsys)), "it is not running"
+    with FileLock(root / ".lock"):
+        lines = said(root, capsys)
+        assert main([str(root), "--json"]) == 0
+        now = json.loads(capsys.readouterr().out)["now"]
+    assert "now: step 1 of 2, test initial 0/48, rollout 14/24, about 9 min left" in lines
+    assert now == {
+        "epoch": 1,
+        "step": 1,
+        "steps": 2,
+        "doing": "rollout",
+        "passes": [
+            {"label": "test initial", "done": 0, "total": 48},
+            {"label": "step 1 rollout", "done": 14, "total": 24},
+        ],
+        "seconds_left": 530.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("events", "line"),
+    [
+        ([], None),
+        (RUNNING[:1], "starting"),
+        ([*RUNNING[:1], {"event": "baseline_started"}], "measuring the seed"),
+        ([*RUNNING[:2], {"event": "stage_started", "stage": 2}], "step 1 of 2, reflect"),
+        ([*RUNNING, {"event": "test_started", "name": "best"}], "final test, test initial 0/48, step 1 rollout 14/24"),
+        ([{"event": "pass_started", "label": "x\x1b[31m", "total": 1}], "x"),
+    ],
+)
+def test_what_a_run_does_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], events: list[dict[str, Any]], line: str | None
+) -> None:
+    root = ours(tmp_path / "run", *events, history=[], runtime_state={})
+    with FileLock(root / ".lock"):
+        told = [each.removeprefix("now: ") for each in said(root, capsys) if each.startswith("now: ")]
+    assert bool(told) is (line is not None)
+    assert all(each.startswith(str(line)) and "\x1b" not in each for each in told)
+
+
+def said(root: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert main([str(root)]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_folder_of_runs_names_some_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [published(tmp_path / ("deep/" if number % 2 else "") / f"run{number}") for number in range(7)]
+    assert main([str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    names = [str(run.relative_to(tmp_path)) for run in sorted(runs)]
+    assert f"{tmp_path} is not a run folder: " in said
+    assert said.endswith(f". Runs below it: {', '.join(names[:5])}, …\n")
 
 
 def test_json_holds_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

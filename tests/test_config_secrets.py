@@ -12,6 +12,7 @@ import pytest
 
 from skillopt.config import ConfigError, Redactor, load_config, mask, read_environment
 from skillopt.config.secrets import is_secret_name
+from skillopt.config.values import looks_like_a_key
 
 SECRET = 'sk-9f/8+2 "é'
 
@@ -102,3 +103,51 @@ def test_a_dot_env_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"A=\xff\n")
     with pytest.raises(ConfigError, match=r"\.env: the file is not UTF-8"):
         read_environment(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f'A=1\nOPENAI_API_KEY="{SECRET}\nB=2\n', 2),
+        (f"OPENAI_API_KEY='{SECRET}", 1),
+        (f'A="one\ntwo"\n\nexport KEY = "{SECRET}\n', 4),
+        (f'KEY="quoted" {SECRET}\n', 1),
+    ],
+)
+def test_a_quote_that_does_not_close_is_refused_by_file_and_line(tmp_path: Path, text: str, line: int) -> None:
+    (tmp_path / ".env").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        read_environment(tmp_path, {})
+    assert str(refused.value).startswith(f"{tmp_path / '.env'}:{line}: ")
+    assert SECRET[:5] not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["A=it's\n", 'A="one\ntwo"\n', "A='#'# a word on \"A\n", "echo hi\nA=1\n"])
+def test_a_quote_that_closes_or_is_none_is_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".env").write_text(text, encoding="utf-8")
+    assert set(read_environment(tmp_path, {})) == {"A"}
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("sk-abcdefgh", True),
+        ("gsk_4fQx9Zt2LmNc8Rw1", True),
+        ("0123456789abcdef0123456789abcdef.Zk3vQ8rT1xY5wB7n", True),
+        ("aB3/dE6+gH9/jK2+mN5/pQ8+sT1/vW4+yZ7/", True),
+        ("http://localhost:8000/v1", False),
+        ("gate.example/v1", False),
+        ("my-gateway-2.production-1.example.com", False),
+        ("192.168.100.100:8000", False),
+        ("just words that hold 1 number", False),
+        ("", False),
+    ],
+)
+def test_a_key_where_a_url_belongs_is_a_secret(text: str, key: bool) -> None:
+    assert looks_like_a_key(text) is key
+    masked = Redactor.collect({"OPENAI_BASE_URL": text}).mask(f"the address {text}")
+    assert masked == ("the address ***" if key else f"the address {text}")
+    if text and not text.startswith("http"):
+        with pytest.raises(ConfigError, match=r"target_base_url must begin with http") as refused:
+            load_config(None, ["env.name=x", f"model.target_base_url={text}"])
+        assert (text in str(refused.value)) is not key

@@ -13,11 +13,11 @@ from fakes.folders import read_json, rows, tree
 from fakes.world import ENVIRON, Call, World, prepared, run
 
 from skillopt.api import load_run
-from skillopt.cli.runfolder import read_run
 from skillopt.cli.status import status_lines, status_of
 from skillopt.config import ConfigError
 from skillopt.engine.estimate import estimate
 from skillopt.models.pricing import Price
+from skillopt.report.run import read_run
 from skillopt.run.events import Listener
 from skillopt.run.journal import Journal
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from fakes.folders import Killed, kills, rows, stored, tree
 from fakes.world import Call, Played, World, run
 
 import skillopt.files
+from skillopt.report.run import read_run
 from skillopt.run.journal import Journal, JournalWriteError
 
 SMALL = {
@@ -286,8 +288,21 @@ def test_a_finished_run_restores_what_was_deleted(tmp_path: Path) -> None:
     assert tree(root) == whole
 
 
+class WithoutHandlers(asyncio.SelectorEventLoop):
+    """A loop as Windows has them: it wakes up for a signal and takes no handlers."""
+
+    def add_signal_handler(self, *_: object) -> None:
+        raise NotImplementedError
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        raise NotImplementedError
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
-def test_an_interrupted_process_keeps_what_is_in_flight(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop_of", [asyncio.new_event_loop, WithoutHandlers])
+def test_an_interrupted_process_keeps_what_is_in_flight(
+    tmp_path: Path, loop_of: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
     """Ctrl-C: the calls in flight are waited for and kept, and the run says so."""
     root = tmp_path / "run"
 
@@ -304,9 +319,27 @@ def test_an_interrupted_process_keeps_what_is_in_flight(tmp_path: Path) -> None:
         os.kill(os.getpid(), 2)
         return (await task).reason, world
 
-    reason, world = asyncio.run(work())
+    before = signal.getsignal(signal.SIGINT)
+    with closing(loop_of()) as loop:
+        reason, world = loop.run_until_complete(work())
+    assert signal.getsignal(signal.SIGINT) is before
     assert reason == "interrupted"
     in_flight = {call.key for call in world.work()}
     assert in_flight
     assert replies_in(root) == in_flight
     assert run(small_world(), root, SMALL).reason == "completed"
+
+
+def test_a_second_ctrl_c_is_told_as_an_interruption(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def interrupt(system: str, user: str) -> Played:
+        asked.append(user)
+        if len(asked) == 5:
+            raise KeyboardInterrupt
+        return None
+
+    with pytest.raises(KeyboardInterrupt):
+        run(World(scripts={"rollout": interrupt}), tmp_path / "run", real_time=True)
+    view = read_run(tmp_path / "run")
+    assert (view.status, view.stop_reason) == ("stopped", "interrupted")

@@ -555,3 +555,11 @@ def test_line_ends_of_a_skill_are_kept(tmp_path: Path) -> None:
     best = (tmp_path / "run/best_skill.md").read_bytes()
     assert b"alpha" in best
     assert best.count(b"\n") == best.count(b"\r\n")
+
+
+@pytest.mark.parametrize("overrides", [{}, {"budget.max_calls": 20}], ids=["completed", "stopped"])
+def test_the_summary_tells_the_configuration_as_its_file_does(tmp_path: Path, overrides: dict[str, Any]) -> None:
+    run(World(), tmp_path / "run", overrides)
+    told = read_json(tmp_path / "run/summary.json")["config"]
+    assert told == read_json(tmp_path / "run/config.json")
+    assert told["optimizer_backend"] == told["target_backend"] == "openai"

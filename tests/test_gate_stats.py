@@ -34,6 +34,14 @@ def test_no_common_item_no_lift() -> None:
     assert paired_lift({"a": 1.0}, {"b": 1.0}, 0) is None
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [(0.01, 0.2, "better"), (-0.2, -0.01, "worse"), (-0.1, 0.1, None), (0.0, 0.2, None), (-0.2, 0.0, None)],
+)
+def test_a_difference_is_shown_when_its_interval_leaves_0_out(low: float, high: float, shown: str | None) -> None:
+    assert Lift(9, 0.5, 0.5, (low + high) / 2, low, high, 0.5, 1, 1).shown == shown
+
+
 def test_only_common_items_count() -> None:
     lift = paired_lift({"a": 0.0, "b": 1.0, "x": 1.0}, {"b": 1.0, "a": 1.0, "y": 0.0}, 0)
     assert lift is not None

@@ -77,9 +77,11 @@ def test_a_scored_rollout() -> None:
         temperature=0.5,
         replicate=2,
         stage="rollout",
+        item=ITEM.id,
         priority=3,
         timeout=7,
     )
+    assert rollout.call == "k"
 
 
 def test_a_grammar_is_sent() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import aiohttp
 import psutil
 import pytest
 
+from skillopt.extras import install_hint
 from skillopt.local import server as server_module
 from skillopt.local.catalog import SMOKE
 from skillopt.local.child import ChildSpec
@@ -266,7 +268,7 @@ def test_a_missing_engine_names_the_extra(model: Path, monkeypatch: pytest.Monke
         async with LocalServer(model):
             pytest.fail("it must not start")
 
-    with pytest.raises(LocalError, match=r"pip install 'skillopt\[local\]'"):
+    with pytest.raises(LocalError, match=re.escape(install_hint("local"))):
         asyncio.run(scenario())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from skillopt.config import load_config
 from skillopt.engine.prepare import role_of
+from skillopt.extras import install_hint
 from skillopt.models.azure import AzureToken, Token, check_token_url, cli_token, read_cli_token, token_getter
 from skillopt.models.errors import ModelError, ProviderError
 from skillopt.models.profile import ResolvedRole
@@ -314,5 +316,5 @@ def test_where_tokens_come_from_without_the_library(tmp_path: Path, monkeypatch:
     program(tmp_path, 'echo \'{"accessToken": "from-az", "expires_on": 77}\'')
     assert token_getter(role, {"PATH": str(tmp_path)})() == Token("from-az", 77.0)
     identity = resolved({**ENDPOINT, "AZURE_OPENAI_AUTH_MODE": "managed_identity"})
-    with pytest.raises(ProviderError, match=r"needs azure-identity: pip install 'skillopt\[azure\]'"):
+    with pytest.raises(ProviderError, match=f"needs azure-identity: {re.escape(install_hint('azure'))}"):
         AzureToken.of(identity, {})

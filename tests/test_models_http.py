@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import random
 import socket
 import threading
@@ -12,8 +14,21 @@ from typing import Any
 
 import aiohttp
 import pytest
-from fakes.openai_server import BAD_BODY, CUT_BODY, HANG, RESET, FakeOpenAI, Received, Step, reply, status, text
+from fakes.openai_server import (
+    BAD_BODY,
+    CUT_BODY,
+    HANG,
+    RESET,
+    FakeOpenAI,
+    Received,
+    Step,
+    completion,
+    reply,
+    status,
+    text,
+)
 
+from skillopt.models import http
 from skillopt.models.errors import ErrorKind, ModelError, StopRequested
 from skillopt.models.http import HttpChat, open_session
 from skillopt.models.limiter import Limiter
@@ -413,6 +428,32 @@ def test_thoughts_are_stripped_and_missing_usage_is_estimated() -> None:
     assert got.text == "Paris"
     assert got.usage.prompt_tokens > 0
     assert bench.meter.attempts[0].usage == got.usage
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("code", [200, 500])
+def test_a_response_that_would_fill_the_memory_is_not_read(
+    code: int, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MOST_BYTES", 1 << 20)
+    body = b" " * (1 << 20) + json.dumps(completion("late")).encode()
+    step = Step(code, gzip.compress(body) if packed else body, {"Content-Encoding": "gzip"} if packed else {})
+    with FakeOpenAI([step, text("after it")]) as server:
+        got, bench = on(server.url, one())
+        again, _ = on(server.url, one())
+    assert isinstance(got, ModelError)
+    assert (got.kind, got.status) == ("provider", code)
+    assert "the response has more than 1 MiB" in str(got)
+    assert (bench.slept, bench.meter.kinds) == ([], ["provider"]), "it is not asked again"
+    assert again.text == "after it"
+
+
+def test_a_response_of_the_greatest_length_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = json.dumps(completion("x" * 300_000)).encode()
+    monkeypatch.setattr(http, "MOST_BYTES", len(body))
+    with FakeOpenAI([Step(payload=body)]) as server:
+        got, _ = on(server.url, one())
+    assert len(got.text) == 300_000
 
 
 def test_a_proxy_is_used_when_there_is_one() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from skillopt.extras import install_hint
 from skillopt.models.images import LARGEST, LONGEST_SIDE, Header, ImageError, load_image, read_header
 
 
@@ -68,7 +69,7 @@ def test_without_pillow_the_error_says_what_to_install(monkeypatch: pytest.Monke
     ]:
         with pytest.raises(ImageError, match=word) as caught:
             load_image(data)
-        assert "skillopt[images]" in str(caught.value)
+        assert install_hint("images") in str(caught.value)
 
 
 def test_what_is_no_picture_is_named(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from skillopt.engine.models import RoleCheck
 from skillopt.models.errors import ProviderError
 from skillopt.models.providers import PROVIDERS
 from skillopt.models.resolve import resolve_role
+from skillopt.models.types import ModelSpec, Reply, Request
 from skillopt.models.urls import normalise_base_url, operation_url, proxy_for
 
 KEY, COMPAT = "sk-openai-secret", "compat-secret"
@@ -264,9 +267,34 @@ def test_a_key_in_the_query_of_a_base_url_is_refused_and_not_shown(query: str) -
     assert normalise_base_url("https://host/v1?api-version=2") == "https://host/v1?api-version=2"
 
 
+@pytest.mark.parametrize("key", ["sk-live-1234567", "gsk_4fQx9Zt2LmNc8Rw1", "0123456789abcdef0123456789abcdef"])
+def test_a_key_in_place_of_a_base_url_is_not_shown(key: str) -> None:
+    with pytest.raises(ProviderError, match=r"\*\*\*.*OPENAI_BASE_URL") as refused:
+        resolve_role("target", environ={"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": key})
+    assert key[:6] not in str(refused.value)
+    assert refused.value.setting == "OPENAI_BASE_URL"
+
+
 @pytest.mark.parametrize("url", ["ftp://me:s3cret@host/v1", "http://me:s3cret@[::1", "me:s3cret@host/v1"])
 def test_a_password_in_a_bad_url_is_not_shown(url: str) -> None:
     with pytest.raises(ProviderError) as caught:
         normalise_base_url(url)
     assert "s3cret" not in str(caught.value)
     assert "host" in str(caught.value) or "::1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("provider", "seconds"), [("openai", 30.0), ("ollama", 30.0), ("codex_exec", 120.0), ("of a plug-in", 30.0)]
+)
+def test_a_program_has_more_time_for_the_probe(provider: str, seconds: float) -> None:
+    asked: list[float] = []
+
+    class Client:
+        spec = ModelSpec("target", provider, "m", "")
+
+        async def complete(self, request: Request) -> Reply:
+            asked.append(request.timeout)
+            return Reply("OK")
+
+    asyncio.run(RoleCheck({"target": Client()})())
+    assert asked == [seconds]

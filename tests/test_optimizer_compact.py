@@ -67,6 +67,7 @@ def test_a_small_reply_becomes_a_patch_like_any_other() -> None:
             "content": "- When the question begins with How, write years only.",
             "support_count": 2,
             "source_type": "failure",
+            "source_items": ("item-1",),
         }
     ]
     assert got.raw is not None
@@ -141,6 +142,30 @@ def test_rules_for_one_kind_of_question_become_one_with_the_examples_of_all() ->
         (DOES + " Wrong: No. Right: Denied.", 3),
         (WHO, 1),
     ]
+
+
+def test_a_merged_rule_is_for_the_items_that_its_rules_named() -> None:
+    batches = [Minibatch("failure", 0, (DATE, NAME, GAP)), Minibatch("failure", 1, (NAME,))]
+    rule = {"when": "x", "write": "y"}
+    replies = [[{**rule, "trajectory": 2}, {"trajectory": 3, "write": "z"}], [{**rule, "trajectory": 1}]]
+    found = [
+        asyncio.run(analyse(ScriptedModel([{"rules": rules}]), CONTEXT, SETTINGS, batch))
+        for rules, batch in zip(replies, batches, strict=True)
+    ]
+    merged, _ = merge([each.patch for each in found if each.patch], Skill(""))
+    assert [(item.support_count, item.source_items) for item in merged.items] == [(4, ("item-2",)), (3, ("item-3",))]
+
+
+@pytest.mark.parametrize(
+    ("named", "items"),
+    [((("a",), ("b",)), ("a", "b")), ((("a", "b"), ("b",)), ("a", "b")), ((("a",), ()), ()), (((), ("b",)), ())],
+)
+def test_the_items_of_a_merged_rule_are_known_if_those_of_all_its_rules_are(
+    named: tuple[tuple[str, ...], ...], items: tuple[str, ...]
+) -> None:
+    patches = [Patch("", (EditItem(op="append", content=DOES, source_items=ids),)) for ids in named]
+    merged, _ = merge(patches, Skill(""))
+    assert [item.source_items for item in merged.items] == [items]
 
 
 def test_a_rule_for_a_kind_that_the_skill_knows_takes_the_place_of_its_line() -> None:

@@ -11,7 +11,16 @@ from pydantic import BaseModel, ValidationError
 
 from skillopt.models.wire import strict_ready
 from skillopt.optimizer.compact import AnalystReply
-from skillopt.optimizer.items import ITEMS_KEY, Candidate, EditItem, Patch, Suggestion, as_count, with_provenance
+from skillopt.optimizer.items import (
+    ITEMS_KEY,
+    Candidate,
+    EditItem,
+    Patch,
+    ProposedEdit,
+    Suggestion,
+    as_count,
+    with_provenance,
+)
 from skillopt.optimizer.meta_skill import CompactMetaSkillReply, MetaSkillReply
 from skillopt.optimizer.replies import (
     ANALYST_REPLY,
@@ -105,6 +114,13 @@ def test_a_merge_must_hold_its_items_key() -> None:
     assert item.support_count == 1
 
 
+def test_a_reply_cannot_name_the_items_that_an_edit_comes_from() -> None:
+    (item,) = merged_items(MergedEdits.model_validate({"edits": [{**EDIT, "source_items": ["TR-1"]}]}))
+    assert "source_items" not in item.to_dict()
+    named = with_provenance(ProposedEdit(op="append", content="- x"), "failure", 4, ("TR-1",))
+    assert named.to_dict()["source_items"] == ("TR-1",)
+
+
 def test_a_merge_of_candidates_may_be_one_bare_candidate() -> None:
     read = MergedCandidates.model_validate({"reasoning": "r", "change_summary": "one", "new_skill": "# S"})
     assert [(c.new_skill, c.change_summary) for c in read.skill_candidates] == [("# S", ["one"])]
@@ -181,7 +197,7 @@ def test_schemas_are_strict_and_hold_nothing_of_ours(reply_type: type[BaseModel]
     schema = reply_type.model_json_schema()
     assert strict_ready(schema)
     text = str(schema)
-    for private in ("merge_level", "dropped", "docstring", "'description': '"):
+    for private in ("merge_level", "source_items", "dropped", "docstring", "'description': '"):
         assert private not in text
 
 

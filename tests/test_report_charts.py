@@ -17,13 +17,13 @@ from skillopt.report.charts import (
     lift_chart,
     runs_chart,
     score_chart,
-    spark,
     time_chart,
     tokens_chart,
 )
 from skillopt.report.comparison import ArmResult
-from skillopt.report.curves import Curves, curves
-from skillopt.report.numbers import compact, p_text, percent, points, seconds, usd_text
+from skillopt.report.curves import curves
+from skillopt.report.numbers import compact, p_text, percent, points, seconds, tone
+from skillopt.report.scores import GateMetric
 from skillopt.report.spending import Charge
 from skillopt.report.svg import Frame, ticks, tidy, whole_ticks
 
@@ -123,6 +123,25 @@ def test_the_axis_of_a_run_at_work_reaches_to_its_end() -> None:
     assert "40" not in [each.text for each in drawings(score_chart(CURVES))[0].iter("text")]
 
 
+def test_scores_are_drawn_in_one_metric_whose_name_they_have() -> None:
+    rows = [row(1, "accept_new_best", 0.5, val_soft=0.625, train_soft=0.6, best_score=0.5625)]
+    found = curves(rows, 0.4, (), 40, GateMetric("mixed", 0.5))
+    chart = score_chart(found)
+    assert ">Mixed score by step</figcaption>" in chart
+    title = next(each.text or "" for each in drawings(chart)[0].iter("title") if "Step 1" in (each.text or ""))
+    assert "train 50.0%" in title
+    assert re.search(r"gate 56\.2% .*best 56\.2%", title)
+    assert ">Accuracy (hard score) by step</figcaption>" in score_chart(CURVES)
+    assert ">Best gate score by step (hard, mixed)</figcaption>" in runs_chart([("a", CURVES), ("b", found)])
+
+
+def test_small_costs_have_ticks_that_differ() -> None:
+    charges = [charge("step_0001", "target", 10, 0.00004)]
+    labels = [each.text for each in drawings(cost_chart(curves(ROWS, 0.5, charges)))[0].iter("text")]
+    amounts = [label for label in labels if label and label.startswith("0.0000")]
+    assert len(amounts) == len(set(amounts)) > 1
+
+
 def test_tokens_add_up_by_role() -> None:
     chart = tokens_chart(CURVES)
     assert "In all: target 1.4k, optimizer 70." in chart
@@ -151,7 +170,7 @@ def test_a_difference_that_is_not_shown_looks_so() -> None:
     arms = [ArmResult("seed", 80, 0, 0.5, 0.5, None), ArmResult("best", 80, 0, 0.6, 0.6, LIFT)]
     chart = lift_chart([*arms, ArmResult("final", 80, 0, 0.52, 0.52, unsure)])
     assert chart.count('class="lift sure"') == chart.count('class="lift unsure"') == 1
-    assert "best: +10.0 points, 95% interval +2.0 to +18.0, p 0.013, n 80." in chart
+    assert "With 95% intervals. best: +10.0 points [+2.0, +18.0], p 0.013, n 80." in chart
     assert lift_chart(arms[:1]) == ""
 
 
@@ -174,11 +193,6 @@ def test_runs_side_by_side() -> None:
     assert [each.get("class") for each in drawing.iter("path")] == ["line run-0", "line run-1"]
     assert "first ends at 50.0%. second ends at 60.0%." in chart
     assert runs_chart([]) == ""
-
-
-def test_a_spark_says_what_it_shows() -> None:
-    assert "from 50.0% to 50.0%" in spark(CURVES)
-    assert spark(curves((), 0.5)) == ""
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9), st.integers(2, 9))
@@ -236,6 +250,12 @@ def test_control_characters_do_not_reach_a_page() -> None:
     assert tidy("a\u202eb\x07c\nd\te\ud800") == "a\ufffdb\ufffdc\nd\te\ufffd"
 
 
+@pytest.mark.parametrize(("low", "high", "word"), [(0.1, 0.3, "good"), (-0.3, -0.1, "bad"), (-0.1, 0.1, "")])
+def test_the_tone_of_a_difference(low: float, high: float, word: str) -> None:
+    assert tone(Lift(9, 0.5, 0.5, 0.0, low, high, 0.5, 1, 1)) == word
+    assert tone(None) == ""
+
+
 @pytest.mark.parametrize(
     ("said", "text"),
     [
@@ -247,19 +267,13 @@ def test_control_characters_do_not_reach_a_page() -> None:
         (compact(950), "950"),
         (compact(12_500), "12.5k"),
         (compact(3_400_000), "3.4M"),
-        (usd_text(0), "$0.00"),
-        (usd_text(0.0123), "$0.0123"),
-        (usd_text(1234.5), "$1,234.50"),
         (seconds(3.21), "3.21 s"),
         (seconds(600), "10 min"),
-        (seconds(8_000), "2.22 h"),
+        (seconds(250), "4 min 10 s"),
+        (seconds(59.99), "60 s"),
+        (seconds(3_599.9), "60 min"),
+        (seconds(8_000), "2 h 13 min"),
     ],
 )
 def test_numbers_in_few_characters(said: str, text: str) -> None:
     assert said == text
-
-
-def test_no_curve_of_a_run_is_lost() -> None:
-    """A field that is added to ``Curves`` must be drawn somewhere, or be left out here on purpose."""
-    drawn = {"steps", "train", "gate", "best", "baseline", "marks", "edit_budget", "edits_applied", "spend", "time"}
-    assert set(Curves.__dataclass_fields__) - drawn == {"current", "epochs"}

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fakes import published
 from fakes.world import World, run
 
 from skillopt.gate.stats import paired_lift
-from skillopt.report.comparison import Arm, compare, expected, flips, question
+from skillopt.report.answers import Answers, answers_of, expected, question
+from skillopt.report.comparison import Arm, compare, flips
 from skillopt.report.contest import contest, entrants_of
 from skillopt.report.final import read_final, read_flips
 from skillopt.report.run import read_run
 from skillopt.run.folder import FolderError
 
 
-def rows(**hard: float | None) -> tuple[dict[str, Any], ...]:
-    return tuple(
+def rows(**hard: float | None) -> Answers:
+    return answers_of(
         {"id": id_, "hard": score, "soft": score, "predicted_answer": f"{id_}={score}"} for id_, score in hard.items()
     )
 
@@ -30,11 +31,11 @@ def test_arms_are_compared_on_the_items_that_both_measured() -> None:
     assert (second.n, second.errors, second.hard) == (3, 1, 1.0)
     assert second.lift == paired_lift({"a": 0, "c": 1}, {"a": 1, "c": 1}, 7)
     assert compare([Arm("a", rows(a=1)), Arm("b", rows(b=1))])[1].lift is None
-    assert compare([Arm("nothing", ())])[0].hard is None
+    assert compare([Arm("nothing", rows())])[0].hard is None
 
 
 def test_the_metric_may_be_the_partial_credit() -> None:
-    before, after = ({"id": 1, "hard": 0, "soft": 0.25},), ({"id": 1, "hard": 0, "soft": 0.75},)
+    before, after = (answers_of([{"id": 1, "hard": 0, "soft": soft}]) for soft in (0.25, 0.75))
     lifts = [compare([Arm("", before), Arm("", after)], metric=metric)[1].lift for metric in ("hard", "soft")]  # type: ignore[arg-type]
     assert [lift.lift if lift else None for lift in lifts] == [0, 0.5]
 
@@ -156,6 +157,25 @@ def test_notes_say_what_to_mind(run_a: Path, tmp_path: Path) -> None:
     changed = path.read_text(encoding="utf-8").replace("question 1", "something else").splitlines(keepends=True)
     path.write_text("".join(changed[:3]), encoding="utf-8")
     notes = "\n".join(contest(entrants_of([run_a, other])).notes)
-    assert "a: best and b: best share 3 of 4 and 3 items" in notes
+    assert "a: best and b: best share 3 of 4 and 3 items: the difference is that on these 3" in notes
     assert "1 items of b: best have the id of another item" in notes
     assert "the interval of b: best on the test items holds 0" in notes
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("gpt-5-mini", "qwen3", "the target models differ (gpt-5-mini of a: best, qwen3 of b: best)"),
+        ("local/qwen2.5-coder-1.5b", "qwen2.5-coder-1.5b", None),
+        ("gpt-5-mini", "gpt-5-mini", None),
+        ("gpt-5-mini", "", None),
+    ],
+)
+def test_other_target_models_are_named(run_a: Path, tmp_path: Path, first: str, second: str, said: str | None) -> None:
+    other = published.published_run(tmp_path / "b")
+    for root, model in ((run_a, first), (other, second)):
+        path = root / "config.json"
+        values = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps({**values, "target_model": model}), encoding="utf-8")
+    notes = "\n".join(contest(entrants_of([run_a, other])).notes)
+    assert ("target models differ" in notes, said is None or said in notes) == (said is not None, True)

@@ -10,10 +10,12 @@ from fakes.world import World, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillopt.report.curves import Point, curves, kind_of, wilson
+from skillopt.report.curves import Point, curves, thinned, wilson
 from skillopt.report.final import curves_of
 from skillopt.report.run import read_run
+from skillopt.report.scores import GateMetric, metric_of
 from skillopt.report.spending import Charge
+from skillopt.types import fate_of
 
 
 def test_the_series_of_a_run(tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_rows_of_another_shape_give_no_points() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "kind"),
+    ("action", "fate"),
     [
         ("accept_new_best", "accepted"),
         ("force_accept", "accepted"),
@@ -95,8 +97,37 @@ def test_rows_of_another_shape_give_no_points() -> None:
         ("skip_no_change", "skipped"),
     ],
 )
-def test_marks(action: str, kind: str) -> None:
-    assert kind_of(action) == kind
+def test_the_fate_of_a_step(action: str, fate: str) -> None:
+    assert fate_of(action) == fate
+    assert [mark.kind for mark in curves([{"step": 1, "action": action}]).marks] == [fate]
+
+
+@pytest.mark.parametrize(
+    ("config", "hard", "soft", "score"),
+    [
+        ({}, 0.5, 0.9, 0.5),
+        ({"gate_metric": "hard"}, 0.5, None, 0.5),
+        ({"gate_metric": "soft"}, 0.5, 0.9, 0.9),
+        ({"gate_metric": "soft"}, 0.5, None, None),
+        ({"gate_metric": "mixed"}, 0.5, 0.9, 0.7),
+        ({"gate_metric": "mixed", "gate_mixed_weight": 0.25}, 0.5, 0.9, 0.6),
+        ({"gate_metric": "mixed", "gate_mixed_weight": 7}, 0.5, 0.9, None),
+        ({"gate_metric": ["odd"]}, 0.5, 0.9, None),
+        ({}, None, 0.9, None),
+    ],
+)
+def test_a_score_as_the_gate_sees_it(
+    config: dict[str, object], hard: float | None, soft: float | None, score: float | None
+) -> None:
+    assert metric_of(config).score(hard, soft) == (None if score is None else pytest.approx(score))
+
+
+def test_all_scores_of_a_soft_run_are_soft() -> None:
+    row = {"step": 1, "action": "accept", "train_hard": 0.1, "train_soft": 0.3, "val_hard": 0.2, "val_soft": 0.6}
+    found = curves([row], 0.5, (), None, GateMetric("soft"))
+    assert [each.value for each in (*found.train, *found.gate, *found.marks)] == [0.3, 0.6, 0.6]
+    told = curves([{"step": 1, "val_hard": 0.2, "candidate_gate_score": 0.6}], 0.5, (), None, GateMetric("soft"))
+    assert [point.value for point in told.gate] == [0.6]
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -111,3 +142,18 @@ def test_the_interval_holds_its_share_and_stays_within_bounds(drawn: tuple[int, 
 def test_the_interval_is_wilsons() -> None:
     assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert wilson(1.0, 20) == pytest.approx((0.8389, 1.0), abs=1e-4)
+
+
+@given(st.lists(st.sampled_from(["accept", "reject"]), max_size=60), st.integers(1, 20))
+def test_thinned_curves_keep_the_last_step_and_what_was_accepted(actions: list[str], most: int) -> None:
+    rows = [{"step": step, "action": action, "best_score": 0.5} for step, action in enumerate(actions, start=1)]
+    whole = curves([*rows, *rows[:3]])
+    found = thinned(whole, most)
+    assert len(whole.steps) == len(rows)
+    assert len(found.steps) <= most + 1
+    assert found.steps[-1:] == whole.steps[-1:]
+    assert {point.step for point in found.best} == {mark.step for mark in found.marks} == set(found.steps)
+    size = max(1, -(-len(rows) // most))
+    groups = [whole.marks[start : start + size] for start in range(0, len(rows), size)]
+    with_one = sum(any(mark.kind == "accepted" for mark in group) for group in groups)
+    assert sum(mark.kind == "accepted" for mark in found.marks) >= with_one

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from skillopt.report.evolution import Cause, Change, Diff, StepChange, blame, diff, lineage, unified
 from skillopt.report.lineage import blame_of, proposal_named, read_lineage, skill_named
 from skillopt.report.run import read_run
-from skillopt.report.sources import sources_of
-from skillopt.report.steps import StepEdit
+from skillopt.report.sources import sources_of, words_of
+from skillopt.report.steps import Reflection, StepEdit, step_edits
 from skillopt.run.folder import FolderError
 
 LINES = st.lists(
@@ -179,30 +179,66 @@ def test_any_history_reaches_the_best_skill(seed: str, candidate: str, best: str
 @pytest.mark.parametrize(
     ("wording", "source", "expected"),
     [
-        ("Use digits.", "failure", (("a", "b"), True)),
-        ("use  DIGITS", "failure", (("a", "b"), True)),
-        ("Use digits always.", "failure", (("a", "b"), True)),
-        ("Name the town.", "mixed", (("c", "d"), True)),
-        ("Quite another thing.", "failure", (("a", "b", "c"), False)),
-        ("Quite another thing.", "success", (("d",), True)),
-        ("Quite another thing.", "", (("a", "b", "c", "d"), False)),
-        ("Name the town and use digits.", "failure", (("c",), True)),
+        ("Use digits.", "failure", ("a", "b")),
+        ("use  DIGITS", "failure", ("a", "b")),
+        ("Use digits always.", "failure", ("a", "b")),
+        ("Name the town.", "mixed", ("c", "d")),
+        ("Quite another thing.", "failure", ("a", "b", "c")),
+        ("Quite another thing.", "success", ("d",)),
+        ("Quite another thing.", "", ("a", "b", "c", "d")),
+        ("Name the town and use digits.", "failure", ("c",)),
     ],
 )
 def test_an_edit_comes_from_the_reflections_that_proposed_it(wording: str, source: str, expected: object) -> None:
     proposals = [
-        ("failure", ["a", "b"], ["Use digits.", "Be brief."]),
-        ("failure", ["c"], ["Name the town."]),
+        ("failure", ["a", "b"], [words_of("Use digits."), words_of("Be brief.")]),
+        ("failure", ["c"], [words_of("Name the town.")]),
         ("failure", ["x"], []),
-        ("success", ["d"], ["Name the town."]),
+        ("success", ["d"], [words_of("Name the town.")]),
     ]
-    assert sources_of(wording, source, proposals) == expected
+    assert sources_of(words_of(wording), source, proposals) == expected
 
 
 @pytest.mark.parametrize(("support", "items"), [(None, ("a",)), (1, ("a",)), (2, ("a", "b"))])
 def test_support_tells_whether_others_said_it_in_other_words(support: int | None, items: tuple[str, ...]) -> None:
-    proposals = [("failure", ["a"], ["Name the town."]), ("failure", ["b"], ["Name the whole town."])]
-    assert sources_of("Name the town.", "failure", proposals, support) == (items, True)
+    said, others = words_of("Name the town."), words_of("Name the whole town.")
+    proposals = [("failure", ["a"], [said]), ("failure", ["b"], [others])]
+    assert sources_of(said, "failure", proposals, support) == items
+
+
+READ = (("failure", ("a", "b", "c")), ("failure", ("d",)), ("success", ("e", "f")), ("failure", ()))
+
+
+@pytest.mark.parametrize(
+    ("item", "rollouts", "support", "items", "certain"),
+    [
+        ({"content": "rule 0", "support_count": 12}, 6, "at most 3 trajectories", ("a", "b", "c"), False),
+        ({"content": "rule 0", "support_count": 2}, 6, "at most 2 trajectories", ("a", "b", "c"), False),
+        ({"content": "rule 0", "support_count": 1}, 6, "1 trajectory", ("a", "b", "c"), False),
+        ({"content": "rule 1", "support_count": 4}, 6, "1 trajectory", ("d",), True),
+        (
+            {"content": "new", "source_type": "failure", "support_count": 9},
+            6,
+            "at most 4 trajectories",
+            (*"abcd",),
+            False,
+        ),
+        ({"content": "rule 0", "support_count": 12, "source_items": ["c", "a"]}, 6, "2 trajectories", ("c", "a"), True),
+        ({"content": "rule 0", "support_count": 1, "source_items": ["c", "a"]}, 6, "2 trajectories", ("c", "a"), True),
+        ({"content": "rule 3", "support_count": 7}, 6, "at most 6 trajectories", (), False),
+        ({"content": "rule 3", "support_count": 7}, 0, "at most 7 trajectories", (), False),
+        ({"content": "rule 0"}, 6, "", ("a", "b", "c"), False),
+    ],
+)
+def test_an_edit_rests_on_no_more_than_the_items_behind_it(
+    item: dict[str, object], rollouts: int, support: str, items: tuple[str, ...], certain: bool
+) -> None:
+    reflections = tuple(
+        Reflection(str(number), None, kind, ids, "", "", {}, "", ({"op": "append", "content": f"rule {number}"},))
+        for number, (kind, ids) in enumerate(READ)
+    )
+    (edit,) = step_edits({"edits": [{"op": "append", **item}]}, (), reflections, rollouts)
+    assert (edit.support, edit.source_items, edit.source_certain) == (support, items, certain)
 
 
 # of a run

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,10 @@ from fakes.folders import rows as history
 from fakes.world import SEED_SKILL, World, run
 from filelock import FileLock
 
-from skillopt.report import files
+from skillopt.gate.stats import paired_lift
+from skillopt.report import answers, conversation, files
 from skillopt.report import run as report_run
-from skillopt.report.final import WHICH
+from skillopt.report.final import WHICH, read_final
 from skillopt.report.folder import find_runs, without_secrets
 from skillopt.report.run import Measured, RunView, read_run, selection_pass, stamp
 from skillopt.run.folder import FolderError
@@ -77,7 +80,7 @@ def test_lists_of_runs_need_the_small_files_only(
     ours: RunView, theirs: RunView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = {which: (ours.measured(which, "val").hard, ours.measured(which, "test").hard) for which in WHICH}
-    monkeypatch.setattr(report_run, "read_rows", lambda *_: pytest.fail("rows of items were read"))
+    monkeypatch.setattr(answers, "read_rows", lambda *_: pytest.fail("rows of items were read"))
     assert {which: (ours.told(which, "val").hard, ours.told(which, "test").hard) for which in WHICH} == exact
     assert ours.told("best", "test").n == 3
     assert (theirs.told("seed", "val").hard, theirs.told("best", "test").hard) == (0.25, 0.75)
@@ -108,6 +111,39 @@ def test_an_evaluation_at_work_is_known_by_its_journal(tmp_path: Path) -> None:
     assert read_run(tmp_path).kind == "evaluation"
 
 
+@pytest.mark.parametrize("identity", ['{"kind":"evaluation"}', '{ "kind" :  "evaluation" }'])
+def test_however_its_journal_spells_it(tmp_path: Path, identity: str) -> None:
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        journal.set_meta("identity", identity)
+    assert read_run(tmp_path).kind == "evaluation"
+
+
+@pytest.mark.parametrize("identity", ['{"kind": "training", "x": "\\"kind\\": \\"evaluation\\""}', "{torn", "[]"])
+def test_what_is_no_evaluation_is_a_training(tmp_path: Path, identity: str) -> None:
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        journal.set_meta("identity", identity)
+    assert read_run(tmp_path).kind == "training"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 42, None])
+def test_p_values_draw_from_the_seed_of_the_run(tmp_path: Path, seed: int | None) -> None:
+    chance = random.Random(3)
+    before, after = ({f"i{n}": round(chance.random(), 3) for n in range(40)} for _ in range(2))
+    write(tmp_path, "config.json", json.dumps({"seed": seed}))
+    for name, scores in (("test_eval_baseline", before), ("test_eval", after)):
+        lines = [json.dumps({"id": id_, "hard": hard}) for id_, hard in scores.items()]
+        write(tmp_path, f"{name}/results.jsonl", "\n".join(lines))
+    final = read_final(read_run(tmp_path), "test")
+    assert final is not None
+    assert final.arms[1].lift == paired_lift(before, after, 42 if seed is None else seed)
+
+
+def test_seeds_that_differ_draw_other_signs() -> None:
+    chance = random.Random(3)
+    before, after = ({f"i{n}": round(chance.random(), 3) for n in range(40)} for _ in range(2))
+    assert paired_lift(before, after, 0) != paired_lift(before, after, 42)
+
+
 def test_a_run_of_the_published_implementation(theirs: RunView) -> None:
     assert (theirs.status, theirs.stop_reason, theirs.kind) == ("finished", "completed", "training")
     assert (theirs.has_journal, theirs.steps, theirs.total_steps) == (False, (1, 2, 3), 4)
@@ -131,6 +167,9 @@ def test_masking_leaves_the_rest_alone() -> None:
         "a": [{"token": "t"}],
         "max_tokens": 5,
         "url": "http://u:p@h/v1",
+        "query": "https://h/v1?api_key=sk-1&x=1&key=2",
+        "headers": {"Authorization": "Bearer sk-0123456789"},
+        "words": "Basic understanding, token=5",
         "model.secret": "s",
         "b": None,
     }
@@ -139,6 +178,9 @@ def test_masking_leaves_the_rest_alone() -> None:
         "a": [{"token": "***"}],
         "max_tokens": 5,
         "url": "http://***@h/v1",
+        "query": "https://h/v1?api_key=***&x=1&key=***",
+        "headers": {"Authorization": "Bearer ***"},
+        "words": "Basic understanding, token=5",
         "model.secret": "***",
         "b": None,
     }
@@ -216,7 +258,8 @@ def test_a_step_holds_what_its_stages_left(ours: RunView) -> None:
         assert edit.applied
         assert edit.source_items
         assert set(edit.source_items) <= rolled
-        assert edit.source_certain
+        assert edit.source_certain == (len(edit.source_items) == 1)
+        assert 1 <= (edit.support_count or 0) <= len(edit.source_items)
     assert ours.step(9) is None
 
 
@@ -287,7 +330,11 @@ def test_conversations_are_found_by_item(ours: RunView, theirs: RunView) -> None
     item = next(iter(ours.item_scores("steps/step_0001/rollout")))
     talk = ours.conversation("steps/step_0001/rollout", item)
     assert [message["role"] for message in talk.messages][:2] == ["user", "assistant"]
-    assert ours.conversation("test_eval", "TE-000").messages == ()  # only those of training are stored
+    for name in ours.passes:  # those of other passes stand in the journal
+        for row in ours.results(name, 0, None).rows:
+            words = [str(message["content"]) for message in ours.conversation(name, str(row["id"])).messages]
+            assert any(f"Item {row['id']} wants" in said for said in words), (name, row["id"])
+            assert any(str(row["response"]) in said for said in words), (name, row["id"])
     assert theirs.conversation("steps/step_0001/rollout", "train1").messages == (
         {"role": "user", "content": "question"},
     )
@@ -339,20 +386,12 @@ def test_an_event_of_an_odd_kind_hides_no_other(tmp_path: Path) -> None:
     assert [event["event"] for event in read_run(tmp_path).events()] == [["a"], "b"]
 
 
-def test_events_can_be_followed(tmp_path: Path) -> None:
+def test_the_last_events_are_told_without_torn_ones(tmp_path: Path) -> None:
     write(tmp_path, "config.json", "{}")
-    log = write(
-        tmp_path, "events.jsonl", '{"event": "a"}\n{"event": "item_done"}\n{"torn\n{"event": "b"}\n{"event": "c"'
-    )
+    write(tmp_path, "events.jsonl", '{"event": "a"}\n{"event": "item_done"}\n{"torn\n{"event": "b"}\n{"event": "c"')
     view = read_run(tmp_path)
     assert [event["event"] for event in view.events()] == ["a", "b"]
     assert [event["event"] for event in view.events(1, frozenset())] == ["b"]
-    found, position = view.events_since(0)
-    assert [event["event"] for event in found] == ["a", "item_done", "b"]
-    with open(log, "a", encoding="utf-8") as handle:
-        handle.write("}\n")
-    assert view.events_since(position)[0] == ({"event": "c"},)
-    assert view.events_since(1 << 20)[0][0] == {"event": "a"}  # a file that became shorter is another one
 
 
 # hostile folders
@@ -391,7 +430,7 @@ def test_large_and_torn_files_are_said_and_skipped(tmp_path: Path, monkeypatch: 
     root = published.published_run(tmp_path / "run")
     write(root, "summary.json", '{"stop_')
     write(root, "history.json", "[" * 100_000)
-    monkeypatch.setattr(report_run, "_CONVERSATION_LIMIT", 10)
+    monkeypatch.setattr(conversation, "_LIMIT", 10)
     monkeypatch.setattr(files, "LINE_LIMIT", 1000)
     big = json.dumps({"id": "big", "hard": 1, "response": "x" * 5000})
     write(root, "test_eval/results.jsonl", f'{big}\n{{"id": "small", "hard": 0}}\n{{"id": "to')
@@ -421,6 +460,45 @@ def test_files_of_another_shape_are_tolerated(tmp_path: Path, value: str) -> Non
     view.measured("best", "val"), view.measured("final", "test"), view.spending(), view.charges(), view.events()
     for name in view.passes:
         view.results(name, only="failed")
+
+
+@pytest.mark.parametrize("made", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes among files")
+def test_only_plain_files_are_read(tmp_path: Path, made: Callable[[Path], object]) -> None:
+    made(tmp_path / "x")
+    assert files.read_json(tmp_path, "x").value is None
+    assert files.read_text(tmp_path, "x") is None
+    assert list(files.read_rows(tmp_path, "x")) == files.tail_lines(tmp_path, "x", 10) == []
+    assert files.new_lines(tmp_path, "x", 0, 10) == ([], 0)
+
+
+def test_an_item_is_found_by_its_place_too(tmp_path: Path) -> None:
+    write(tmp_path, "config.json", "{}")
+    path = write(tmp_path, "p/results.jsonl", '{"id": "a", "hard": 0}\n{"torn\n{"id": "b", "hard": 1}\n')
+    view = read_run(tmp_path)
+    assert (view.result_at("p", 2), view.result("p", "b")) == ({"id": "b", "hard": 1},) * 2
+    assert (view.result_at("p", 3), view.result_at("p", -1)) == (None, None)
+    assert (view.result_at("p", 1) or {})["status"] == "torn"
+    assert view.results("p", only="passed").places == (2,)
+    path.write_text('{"id": "c", "hard": 1}\n', encoding="utf-8")
+    assert list(view.item_scores("p")) == ["c"], "a file that changed is read again"
+
+
+def test_what_is_beyond_a_bound_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "config.json", "{}")
+    write(tmp_path, "history.json", json.dumps([{"step": number} for number in range(1, 6)]))
+    write(tmp_path, "summary.json", "[" + "[]," * 300_000 + "[]]")
+    write(tmp_path, "p/results.jsonl", '{"id": "a", "hard": 0}\n{"id": "b", "hard": 1}\n')
+    monkeypatch.setattr(report_run, "MOST_ROWS", 3)
+    monkeypatch.setattr(files, "MOST_ROWS", 1)
+    view = read_run(tmp_path)
+    assert [row["step"] for row in view.rows] == [3, 4, 5]
+    assert view.problems == (
+        "summary.json has more than 300,000 parts",
+        "history.json has 5 rows, of which the last 3 are shown",
+    )
+    page = view.results("p")
+    assert (page.total, page.whole) == (1, False)
 
 
 def test_reading_changes_nothing(ours: RunView) -> None:

@@ -13,9 +13,10 @@ import pytest
 from skillopt.models.errors import StopRequested
 from skillopt.models.pricing import Price
 from skillopt.models.types import Attempt, Message, Reply, Usage
-from skillopt.run.calls import stored_calls
+from skillopt.run.calls import count_calls, stored_calls
 from skillopt.run.costs import RoleCost
 from skillopt.run.journal import Journal, StageTokens
+from skillopt.run.schema import MIGRATIONS
 from skillopt.run.spend import Caps, Prices, SpendMeter
 from skillopt.types import Role
 
@@ -214,7 +215,7 @@ def test_a_journal_of_version_1_goes_on_as_one_of_today(tmp_path: Path) -> None:
     path = first_version(tmp_path / "journal.sqlite")
     for _ in range(2):
         journal = Journal(path)
-        assert journal.meta("version") == "2"
+        assert journal.meta("version") == "3"
         assert journal.get("k") == Reply("hi", Usage(10, 1, 2, 0), "k")
         assert journal.record("step_0001") == {"row": 1}
         assert journal.stage_totals() == {"rollout": StageTokens(1, 10, 1, None)}
@@ -227,6 +228,21 @@ def test_a_journal_of_version_1_goes_on_as_one_of_today(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_a_journal_of_version_2_goes_on_and_tells_the_items_of_new_calls(tmp_path: Path) -> None:
+    path = first_version(tmp_path / "journal.sqlite")
+    with closing(sqlite3.connect(path)) as db, db:
+        for statement in MIGRATIONS["1"]:
+            db.execute(statement)
+        db.execute("UPDATE replies SET cost_usd = 0.5")
+    assert [(call["item"], call["at"], call["cost_usd"]) for call in stored_calls(tmp_path)] == [(None, None, 0.5)]
+    assert (count_calls(tmp_path), count_calls(tmp_path, item="TR-1")) == (1, 0)
+    journal = Journal(path)
+    assert journal.meta("version") == "3"
+    asyncio.run(journal.put("new", "target", "rollout", MESSAGES, Reply("hi", Usage(10, 1)), item="TR-1"))
+    journal.close()
+    assert [(call["key"], call["item"]) for call in stored_calls(tmp_path)] == [("k", None), ("new", "TR-1")]
+
+
 def test_a_migration_that_breaks_off_leaves_the_old_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = first_version(tmp_path / "journal.sqlite")
     statements = ("ALTER TABLE replies ADD COLUMN cost_usd REAL", "ALTER TABLE nowhere ADD COLUMN x REAL")
@@ -235,7 +251,7 @@ def test_a_migration_that_breaks_off_leaves_the_old_journal(tmp_path: Path, monk
         with pytest.raises(OSError, match="cannot be written"):
             Journal(path)
     journal = Journal(path)
-    assert (journal.meta("version"), journal.get("k")) == ("2", Reply("hi", Usage(10, 1, 2, 0), "k"))
+    assert (journal.meta("version"), journal.get("k")) == ("3", Reply("hi", Usage(10, 1, 2, 0), "k"))
     journal.close()
 
 
@@ -255,8 +271,11 @@ def test_a_journal_of_version_1_can_be_read_and_adopted_as_it_is(tmp_path: Path)
 def test_an_adopted_reply_keeps_its_cost_and_all_that_belongs_to_it(tmp_path: Path) -> None:
     old, new = Journal(tmp_path / "old.sqlite"), Journal(tmp_path / "new.sqlite")
     reply = Reply("hi", Usage(1, 1), events=({"role": "assistant", "content": "x"},), cost_usd=0.5)
-    stored = asyncio.run(old.put("k", "target", "rollout", MESSAGES, reply))
+    stored = asyncio.run(old.put("k", "target", "rollout", MESSAGES, reply, item="TR-1"))
     new.adopt_replies(tmp_path / "old.sqlite")
     assert new.get("k") == stored
+    told = [journal._db.execute("SELECT item, stored_at FROM replies").fetchone() for journal in (old, new)]
+    assert told[0] == told[1]
+    assert told[0][0] == "TR-1"
     old.close()
     new.close()

@@ -212,7 +212,7 @@ def test_a_plain_call_is_stored_as_it_always_was(tmp_path: Path, journal: Journa
     asyncio.run(journal.put("k", "target", "rollout", PLAIN.messages, Reply("hi", Usage(3, 1))))
     (call,) = stored_calls(tmp_path)
     assert set(call) == {
-        *("key", "role", "stage", "part", "messages", "reply"),
+        *("key", "role", "stage", "part", "item", "at", "messages", "reply"),
         *("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "cost_usd"),
     }
     with sqlite3.connect(tmp_path / "journal.sqlite") as db:

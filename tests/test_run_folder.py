@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from skillopt.files import remove_temporaries, write_atomic, write_changed
-from skillopt.run.folder import FolderError, RunFolder, dump_json, peek_meta
+from skillopt.run.folder import FolderError, RunFolder, dump_json, in_use, peek_meta
 from skillopt.run.journal import JournalError
 
 HOLDER = """
@@ -60,7 +62,7 @@ def test_a_second_process_is_refused_and_a_dead_one_does_not_block(tmp_path: Pat
     with holder(root) as process:
         with pytest.raises(FolderError, match=r"run is in use by another process; wait for it or choose another"):
             RunFolder(root)
-        assert peek_meta(root, "version") == "2", "reading does not need the lock"
+        assert peek_meta(root, "version") == "3", "reading does not need the lock"
         process.send_signal(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
         process.wait()
         with RunFolder(root) as folder:
@@ -72,6 +74,31 @@ def test_two_openings_in_one_process_are_refused_too(tmp_path: Path) -> None:
     with RunFolder(tmp_path / "run"), pytest.raises(FolderError, match="in use"):
         RunFolder(tmp_path / "run")
     RunFolder(tmp_path / "run").close()
+
+
+def test_who_looks_at_the_lock_does_not_keep_a_run_from_starting(tmp_path: Path) -> None:
+    looking = FileLock(tmp_path / ".lock", thread_local=False)
+    looking.acquire()
+    over = threading.Timer(0.1, looking.release)
+    over.start()
+    RunFolder(tmp_path).close()
+    over.join()
+
+
+def test_a_run_at_work_is_seen_and_the_lock_is_never_made_by_looking(tmp_path: Path) -> None:
+    assert not in_use(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with RunFolder(tmp_path):
+        assert in_use(tmp_path)
+    assert not in_use(tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
+def test_a_lock_that_is_a_link_is_none_of_ours(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "other"):
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run/.lock").symlink_to(tmp_path / "other/.lock")
+        assert not in_use(tmp_path / "run")
 
 
 def test_a_folder_whose_journal_is_refused_is_not_left_locked(tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ import asyncio
 import json
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Iterator
+from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt.models.types import Attempt, Message, Reply, Usage
-from skillopt.run.calls import stored_calls
-from skillopt.run.folder import FolderError
+from skillopt.run.calls import count_calls, stored_call, stored_calls
+from skillopt.run.folder import FolderError, journal_problem, peek_meta
 from skillopt.run.journal import Journal, JournalError, JournalWriteError, StageTokens
 
 MESSAGES = (Message("system", "be brief"), Message("user", "hello"))
@@ -145,16 +148,41 @@ def test_stored_calls_are_told_word_for_word(tmp_path: Path, journal: Journal) -
     assert call["messages"] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
     assert (call["key"], call["role"], call["part"], call["reply"]) == ("k", "target", "step_0001", "an answer")
     assert (call["prompt_tokens"], call["completion_tokens"]) == (10, 1)
-    assert [found["key"] for found in stored_calls(tmp_path)] == ["other", "k"]
+    assert [found["key"] for found in stored_calls(tmp_path)] == ["k", "other"]
     assert [found["key"] for found in stored_calls(tmp_path, part="step_0001")] == ["k"]
+    for stage, part in product((None, "rollout", "analyst", "none"), (None, "step_0001", "none")):
+        assert count_calls(tmp_path, stage, part) == len(list(stored_calls(tmp_path, stage, part)))
+
+
+def test_calls_are_told_in_the_order_of_time_and_by_item(tmp_path: Path, journal: Journal) -> None:
+    reply = Reply("hi", Usage(1, 1))
+    for key, item in (("z", "TR-2"), ("a", "TR-1"), ("m", ""), ("b", "TR-1")):
+        asyncio.run(journal.put(key, "target", "rollout", MESSAGES, reply, item=item))
+    found = list(stored_calls(tmp_path))
+    assert [(call["key"], call["item"]) for call in found] == [("z", "TR-2"), ("a", "TR-1"), ("m", None), ("b", "TR-1")]
+    assert [call["at"] for call in found] == sorted(call["at"] for call in found)
+    for item, keys in (("TR-1", ["a", "b"]), ("TR-2", ["z"]), ("none", [])):
+        assert [call["key"] for call in stored_calls(tmp_path, item=item)] == keys
+        assert count_calls(tmp_path, item=item) == len(keys)
+    assert stored_call(tmp_path, "m") == found[2]
+    assert stored_call(tmp_path, "none") is None
+
+
+def test_the_item_of_a_call_is_stored_without_secrets_and_half_surrogates(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.sqlite", lambda text: text.replace("s3cret", "***"))
+    asyncio.run(journal.put("k", "target", "rollout", MESSAGES, Reply("hi", Usage(1, 1)), item="s3cret \ud800"))
+    journal.close()
+    assert [call["item"] for call in stored_calls(tmp_path)] == ["*** ?"]
 
 
 def test_a_folder_without_a_journal_has_no_calls(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="no journal"):
         list(stored_calls(tmp_path))
+    assert count_calls(tmp_path) == 0
     (tmp_path / "journal.sqlite").write_bytes(b"not a database at all" * 100)
     with pytest.raises(FolderError, match="cannot be read"):
         list(stored_calls(tmp_path))
+    assert count_calls(tmp_path) == 0
 
 
 def test_a_prompt_that_recurs_is_stored_once(tmp_path: Path, journal: Journal) -> None:
@@ -377,7 +405,7 @@ def test_a_journal_of_another_version_is_refused_untouched(tmp_path: Path) -> No
     journal.set_meta("version", "99")
     journal.close()
     before = path.read_bytes()
-    with pytest.raises(JournalError, match=r"another version of skillopt \(journal 99, this one reads 2\)"):
+    with pytest.raises(JournalError, match=r"another version of skillopt \(journal 99, this one reads 3\)"):
         Journal(path)
     assert path.read_bytes() == before
 
@@ -442,3 +470,74 @@ def test_records_are_plain_json(tmp_path: Path, journal: Journal) -> None:
         (body,) = other.execute("SELECT record FROM commits").fetchone()
     other.close()
     assert json.loads(body) == {"text": "ä 🙂", "half": "?", "tuple": [1, 2]}
+
+
+def test_calls_come_in_pages_with_the_start_of_their_texts(tmp_path: Path, journal: Journal) -> None:
+    for key in "abcd":
+        asyncio.run(put(journal, key, f"answer {key}"))
+    found = list(stored_calls(tmp_path, offset=1, limit=2, most=6))
+    assert [(call["key"], call["reply"], call["messages"][0]["content"]) for call in found] == [
+        ("b", "answer", "be bri"),
+        ("c", "answer", "be bri"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("messages = '[1, 2]'", "torn"),
+        ('messages = \'[["user", "gone"]]\'', "gone"),
+        ("messages = '{}'", "no list"),
+        ("messages = '['", ""),
+        ("extra = x'00ff'", "torn"),
+        ("extra = 'text'", "torn"),
+    ],
+)
+def test_a_call_that_cannot_be_read_hides_no_other(tmp_path: Path, journal: Journal, change: str, problem: str) -> None:
+    for key in "abc":
+        asyncio.run(put(journal, key, f"answer {key}"))
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db, db:
+        db.execute(f"UPDATE replies SET {change} WHERE key = 'b'")
+    first, second, third = stored_calls(tmp_path)
+    assert (first["reply"], third["reply"]) == ("answer a", "answer c")
+    assert "problem" not in first
+    assert problem in second["problem"]
+    assert (second["messages"], second["prompt_tokens"]) == ([], 10)
+
+
+def test_what_is_packed_small_and_large_unpacked_is_left_alone(tmp_path: Path, journal: Journal) -> None:
+    asyncio.run(put(journal, "a", "answer"))
+    bomb = zlib.compress(b'{"events": "' + b"x" * (5 << 20) + b'"}', 9)
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db, db:
+        db.execute("UPDATE replies SET extra = ?", (bomb,))
+    (cut,), (whole,) = stored_calls(tmp_path, most=100), stored_calls(tmp_path)
+    assert "too large" in cut["problem"]
+    assert len(whole["events"]) == 5 << 20
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "CREATE VIEW endless AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c",
+        "CREATE TRIGGER one AFTER INSERT ON meta BEGIN DELETE FROM meta; END",
+        "CREATE TABLE other(a TEXT, b TEXT AS (hex(zeroblob(1000))))",
+    ],
+)
+def test_a_journal_that_works_as_it_is_read_is_refused(tmp_path: Path, journal: Journal, odd: str) -> None:
+    asyncio.run(put(journal, "a", "answer"))
+    assert journal_problem(tmp_path) == ""
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as db, db:
+        db.execute(odd)
+    assert "more than tables" in journal_problem(tmp_path)
+    assert (count_calls(tmp_path), peek_meta(tmp_path, "version")) == (0, None)
+    with pytest.raises(FolderError, match="more than tables"):
+        list(stored_calls(tmp_path))
+
+
+def test_a_journal_elsewhere_is_none(tmp_path: Path, journal: Journal) -> None:
+    asyncio.run(put(journal, "a", "answer"))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "journal.sqlite").symlink_to(tmp_path / "journal.sqlite")
+    assert count_calls(tmp_path / "run") == 0
+    with pytest.raises(FolderError, match="no journal"):
+        list(stored_calls(tmp_path / "run"))

@@ -8,11 +8,12 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -22,7 +23,7 @@ pytest.importorskip("starlette", reason="the extra webui is not installed")
 pytest.importorskip("uvicorn", reason="the extra webui is not installed")
 pytest.importorskip("jinja2", reason="the extra report is not installed")
 pytest.importorskip("matplotlib", reason="the extra report is not installed")
-pytest.importorskip("httpx", reason="the fakes of the dashboard need httpx")
+pytest.importorskip("httpx2", reason="the fakes of the dashboard need httpx2")
 
 from fakes.dashboard import KEYS, SECRET, until, user_environment
 from fakes.openai_server import FakeOpenAI, Received, Step, text
@@ -252,31 +253,56 @@ def test_the_page_leaves_what_it_says(walk: Walk) -> None:
 # the script
 
 
-def test_the_script_of_the_workflow_runs(tmp_path: Path) -> None:
-    script = ROOT / "examples" / "instrumented_workflow.py"
+SCRIPT = [sys.executable, str(ROOT / "examples" / "instrumented_workflow.py")]
+
+
+def _script(folder: Path, server: FakeOpenAI, **more: str) -> Done:
+    folder.mkdir(exist_ok=True)
+    env = user_environment(OPENAI_BASE_URL=server.url, MODEL="openai/pupil", PYTHONIOENCODING="utf-8", **more)
+    done = subprocess.run(
+        SCRIPT, cwd=folder, env=env, capture_output=True, text=True, encoding="utf-8", timeout=60, check=False
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_the_script_of_the_workflow_runs_and_may_look_at_a_run_that_there_is(tmp_path: Path) -> None:
+    first, other = tmp_path / "first", tmp_path / "other"
+    run = first / "outputs/workflow/run"
     with FakeOpenAI(house_style) as server:
-        env = user_environment(OPENAI_BASE_URL=server.url, MODEL="openai/pupil", PYTHONIOENCODING="utf-8")
-        done = subprocess.run(
-            [sys.executable, str(script)],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (0, "")
-    for said in (
+        done = _script(first, server)
+        again = _script(other, server, RUN=str(run))
+    assert (done.status, done.err) == (again.status, again.err) == (0, "")
+    told = (
+        "test split: 48 items",
         "baseline: 0.25 on 48 test items, 0 not measured",
-        "step 1: accept_new_best",
         "baseline on the val items: 0.25",
         f"+{RULES['date']}",
         "step 2, edit 1",
         "fixed: ",
         "best skill: 0.75 on 48 test items, 0 not measured",
-    ):
-        assert said in done.stdout
-    assert (tmp_path / "outputs/workflow/run/report.html").exists()
-    assert (tmp_path / "outputs/workflow/house-style/SKILL.md").exists()
-    assert SECRET not in done.stdout
+    )
+    assert [said for said in told if said not in done.out or said not in again.out] == []
+    assert "step 1: accept_new_best" in done.out
+    assert "step 1: accept_new_best" not in again.out
+    assert f"run {run}: completed" in again.out
+    assert (run / "report.html").exists()
+    assert (first / "outputs/workflow/house-style/SKILL.md").exists()
+    assert not (other / "outputs/workflow/run").exists()
+    assert SECRET not in done.out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGINT cannot be sent to one process on Windows")
+def test_the_script_tells_at_once_what_it_does_and_ends_in_a_line(tmp_path: Path) -> None:
+    with FakeOpenAI(lambda received: replace(house_style(received), delay=1.0)) as server:
+        env = user_environment(OPENAI_BASE_URL=server.url, MODEL="openai/pupil")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(SCRIPT, cwd=tmp_path, env=env, text=True, **pipes)  # type: ignore[call-overload]
+        try:
+            assert process.stdout.readline() == "test split: 48 items\n"
+            until(lambda: len(server.requests) > 4)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert err == "interrupted: the same command goes on from here\n"
+    assert process.returncode != 0

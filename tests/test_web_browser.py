@@ -116,6 +116,8 @@ def fill(page: Page, name: str) -> None:
 def test_the_whole_way(page: Page, browser: Browser, address: str) -> None:
     page.goto(address)
     page.get_by_role("link", name="New run").first.click()
+    with page.expect_navigation():
+        page.get_by_label("Configuration").select_option("configs/searchqa/default.yaml")
     fill(page, "first-run")
     page.get_by_role("button", name="Preview the data").click()
     expect(page.get_by_role("heading", name="Data")).to_be_visible()
@@ -150,7 +152,7 @@ def test_the_whole_way(page: Page, browser: Browser, address: str) -> None:
 
     page.get_by_role("link", name="Skill", exact=True).click()
     page.get_by_role("link", name="What training changed").click()
-    expect(page.locator(".diff ins").first).to_contain_text("ANSWER-IN-CAPITALS")
+    expect(page.locator(".diff .added").last).to_contain_text("ANSWER-IN-CAPITALS")
 
     page.goto(address)
     for name in ("first-run", "published"):

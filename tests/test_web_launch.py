@@ -7,15 +7,19 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
+from urllib.request import urlopen
 
 import pytest
 
 pytest.importorskip("starlette", reason="the extra webui is not installed")
-pytest.importorskip("httpx", reason="the extra webui's tests need httpx")
+pytest.importorskip("httpx2", reason="the extra webui's tests need httpx2")
 
-from fakes.dashboard import SECRET, dashboard, post, run_ids, until, user_environment
+from fakes.dashboard import SECRET, dashboard, post, run_ids, served, until, user_environment
 from fakes.openai_server import FakeOpenAI
+from fakes.published import published_run
 from fakes.rule_world import world, write_split
+from filelock import FileLock
 from starlette.testclient import TestClient
 
 from skillopt.report.run import read_run
@@ -89,6 +93,9 @@ def test_start_watch_stop_resume(client: TestClient, server: FakeOpenAI, tmp_pat
     assert resumed.status_code == 303
     until(lambda: read_run(tmp_path / "runs" / "mine").status == "finished")
     assert len(read_run(tmp_path / "runs" / "mine").rows) == 6 > done
+    until(lambda: post(client, f"/run/{run}/stop", {}).status_code == 409)
+    finished = post(client, f"/run/{run}/resume", {})
+    assert (finished.status_code, "is finished" in finished.text) == (409, True)
     log = client.get(f"/run/{run}/log").text
     assert SECRET not in log
     assert "skillopt resume" in log
@@ -99,7 +106,7 @@ def test_start_watch_stop_resume(client: TestClient, server: FakeOpenAI, tmp_pat
 
 def _evaluates(client: TestClient, run: str, tmp_path: Path) -> None:
     """The skill of the finished run, through the other form."""
-    form = {"run": run, "which": "best", "split": "valid_unseen", "run_name": "scored", "root": str(tmp_path / "runs")}
+    form = {"run": run, "which": "best", "split": "test", "run_name": "scored", "root": str(tmp_path / "runs")}
     estimate = post(client, "/evaluate", {**form, "action": "estimate"}).text
     found = ESTIMATED.search(estimate)
     assert found is not None, estimate
@@ -145,10 +152,18 @@ def test_a_refused_configuration_says_why(client: TestClient) -> None:
         ("env.split_dir", "../..", "not below a folder"),
         ("env.data_path", "/etc/passwd", "not below a folder"),
         ("env.skill_init", ".env", "hidden"),
+        ("env.skill_init", "~/.ssh/id_rsa", "begins with ~"),
+        ("env.split_dir", "a/" * 9999, "characters"),
+        ("env.split_dir", "a" * 300, "is not there"),
     ],
 )
-def test_forms_stay_below_the_roots(client: TestClient, tmp_path: Path, name: str, value: str, says: str) -> None:
+def test_forms_stay_below_the_roots(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+) -> None:
     (tmp_path / ".env").write_text("X_API_KEY=abcdefgh\n", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_rsa").write_text("secret\n", encoding="utf-8")
     for action in ("estimate", "preview", "start"):
         page = post(client, "/new", fields(client, action=action, **{name: value}))
         assert page.status_code == 200
@@ -202,28 +217,28 @@ def test_a_command_that_is_refused_shows_its_output(client: TestClient, tmp_path
 
 
 def test_a_stream_tells_what_changes(client: TestClient, tmp_path: Path) -> None:
-    from fakes.published import published_run
-
-    from skillopt.web.live import _changes
-
-    published_run(tmp_path / "runs" / "one")
+    root = published_run(tmp_path / "runs" / "one")
     (run,) = run_ids(client)
-    site = client.app.state.site  # type: ignore[attr-defined]
-    entry = site.catalog.find(run)
 
-    import asyncio
+    def told(stream: IO[bytes]) -> dict[str, str]:
+        line = next(line for line in stream if line.startswith(b"data: "))
+        found: dict[str, str] = json.loads(line.removeprefix(b"data: "))
+        return found
 
-    async def told() -> list[dict[str, str]]:
-        looks = iter(range(4))
-
-        def look() -> tuple[dict[str, str], bool]:
-            if next(looks) == 2:
-                (entry.root / "summary.json").write_text("{}", encoding="utf-8")
-            return {"version": site.catalog.live(entry).version}, True
-
-        stream = _changes(look, 0.01)
-        return [json.loads((await anext(stream)).removeprefix("data: ")) for _ in range(2)]
-
-    first, second = asyncio.run(told())
-    assert first != second
+    start = {"at": 0.0, "event": "run_started", "epochs": 1, "steps": 4, "train": 40, "val": 20, "test": 40}
+    step = {"at": 0.0, "event": "step_started", "step": 2, "steps": 4, "epoch": 1}
+    item = {"event": "item_done", "label": "step 2 rollout", "total": 10, "hard": None, "accuracy": None}
+    items = [{**item, "at": float(n), "done": n} for n in range(1, 8)]
+    with FileLock(root / ".lock"), served(client) as base, urlopen(f"{base}/run/{run}/stream", timeout=60) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        first = told(stream)
+        (root / "events.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in (start, step, *items)), "utf-8")
+        second = told(stream)
+        (root / "summary.json").write_text("{}", encoding="utf-8")
+        third = told(stream)
+    assert "Step 2 of 4" not in first["html"]
+    assert "Step 2 of 4" in second["html"]
+    assert "7 / 10 · 7 lost" in second["html"]
+    assert "about 4 min left" in second["html"], "one answer a second, and 213 to go"
+    assert second["version"] == first["version"] != third["version"]
     assert client.get("/run/nope-0123456789/stream").status_code == 404

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("starlette", reason="the extra webui is not installed")
-pytest.importorskip("httpx", reason="the extra webui's tests need httpx")
+pytest.importorskip("httpx2", reason="the extra webui's tests need httpx2")
 
-from fakes.dashboard import BASE, SECRET, csrf, dashboard, hostile_run, post, run_ids
+from fakes.dashboard import BASE, SECRET, csrf, dashboard, hostile_run, post, run_ids, user_environment
 from fakes.published import KEY, published_run
 
+from skillopt.web.render import Allowance
 from skillopt.web.security import host_allowed, origin_allowed
 from skillopt.web.settings import SettingsError, make_settings
 
@@ -35,6 +37,8 @@ def root(tmp_path: Path) -> Path:
         ("127.0.0.1.evil.example", "127.0.0.1", False),
         ("localhost.evil.example:7860", "127.0.0.1", False),
         ("evil.example@127.0.0.1", "127.0.0.1", False),
+        ("[::1].evil.example", "127.0.0.1", False),
+        ("[::1]evil.example:80", "127.0.0.1", False),
         ("", "127.0.0.1", False),
         ("192.168.0.4:7860", "127.0.0.1", False),
         ("192.168.0.4:7860", "0.0.0.0", True),
@@ -135,6 +139,7 @@ def test_the_welcome_goes_nowhere_else(root: Path) -> None:
     page = client.get(f"{BASE}//evil.example/%22%3E%3Cscript%3E?token={TOKEN}").text
     assert "url=/evil.example/" in page
     assert "<script>" not in page
+    assert "url=/evil.example?" in client.get(f"{BASE}/%09/evil.example?token={TOKEN}&a=b").text
 
 
 @pytest.mark.parametrize(
@@ -169,6 +174,25 @@ def test_no_secret_is_rendered(root: Path) -> None:
         assert KEY not in page
         assert "sk-of-the-dotenv-file" not in page
     assert "the key is ***" in client.get(f"/run/{run}/skill").text
+
+
+@pytest.mark.parametrize("key", ["sk-a&b<c>\"d'ef", "sk-plain-0123456789abcdef"])
+def test_no_part_of_a_secret_is_rendered(root: Path, key: str) -> None:
+    """HTML writes some characters in other ways, a diff marks the words that changed, and a long text is cut."""
+    (root / "one" / "skills" / "skill_v0000.md").write_text("# Skill\n\nthe key is sk-plain-old\n", encoding="utf-8")
+    for name in ("skills/skill_v0003.md", "best_skill.md"):
+        (root / "one" / name).write_text(f"# Skill\n\nthe key is {key}\n", encoding="utf-8")
+    client = dashboard(root, environ=user_environment(ANTHROPIC_API_KEY=key))
+    (run,) = run_ids(client)
+    for path in ("skill", "skill?from=seed&to=final", "blame", "compare"):
+        page = unescape(re.sub(r"<[^>]*>", "", client.get(f"/run/{run}/{path}").text))
+        assert key not in page
+        assert key[3:] not in page
+
+
+def test_a_cut_does_not_part_a_secret() -> None:
+    allowed = Allowance(1000, mask=lambda text: text.replace("sk-secret", "***"))
+    assert allowed.take(f"{'x' * 10}sk-secret", 14) == f"{'x' * 10}***"
 
 
 def test_no_form_has_a_field_for_a_key_or_a_program(root: Path) -> None:

@@ -16,64 +16,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt.config import iter_keys, load_config
+from skillopt.run.progress import Progress, after
 from skillopt.web.forms import advanced_groups, basic_groups, filled, offered, overrides, run_name_problem
 from skillopt.web.jobs import JobError, Jobs
 from skillopt.web.paths import PathError, configurations, confined, shipped
 from skillopt.web.process import start_mark
 from skillopt.web.render import Allowance
-from skillopt.web.state import Progress, fold, read_live
+from skillopt.web.state import read_live, result_words
 
-KINDS = (
-    "run_started",
-    "run_finished",
-    "step_started",
-    "stage_started",
-    "stage_done",
-    "pass_started",
-    "item_done",
-    "note",
+
+@pytest.mark.parametrize(
+    ("stage", "result", "words"),
+    [
+        (1, {"hard": 0.5}, "50% right"),
+        (1, {"hard": None}, ""),
+        (2, {"failure_patches": 2, "success_patches": 1}, "3 patches"),
+        (3, {"merged": 4}, "4 merged"),
+        (4, {"ranked": 2, "merged": 4}, "2 of 4 edits"),
+        (5, {"before": 1000, "after": 2500}, "+1,500 characters"),
+        (6, {"action": "accept_new_best"}, "accept new best"),
+    ],
 )
+def test_a_stage_says_what_came_of_it(stage: int, result: dict[str, object], words: str) -> None:
+    done = after(Progress(), None, "stage_done", {"stage": stage, **result}).stages[stage - 1]
+    assert result_words(done) == words
+    assert result_words(after(Progress(), None, "stage_started", {"stage": stage}).stages[stage - 1]) == ""
 
 
-def test_stages_light_up_and_passes_fill() -> None:
-    now = fold(
-        Progress(),
-        [
-            {"event": "run_started", "steps": 4, "epochs": 2},
-            {"event": "step_started", "step": 2, "steps": 4, "epoch": 1},
-            {"event": "stage_started", "stage": 1, "step": 2},
-            {"event": "stage_done", "stage": 1, "hard": 0.5},
-            {"event": "stage_started", "stage": 2},
-            {"event": "pass_started", "label": "baseline", "total": 6},
-            {"event": "item_done", "label": "baseline", "done": 2, "total": 6, "accuracy": 0.5},
-        ],
-    )
-    assert (now.step, now.steps, now.epoch) == (2, 4, 1)
-    assert [stage.state for stage in now.stages] == ["done", "now", "", "", "", ""]
-    assert now.stages[0].detail == "50% right"
-    assert [(p.label, p.done, p.total) for p in now.passes] == [("baseline", 2, 6)]
-    over = fold(now, [{"event": "item_done", "label": "baseline", "done": 6, "total": 6}, {"event": "run_finished"}])
-    assert over.passes == ()
-    assert over.over == "run_finished"
+HOSTILE = st.none() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=5) | st.just([{}])
 
 
-FIELDS = ("step", "steps", "stage", "label", "done", "total", "hard", "text", "at", "row", "accuracy")
-VALUES = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
-)
-
-
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {"event": st.sampled_from(KINDS)},
-            optional=dict.fromkeys(FIELDS, VALUES),
-        ),
-        max_size=12,
-    )
-)
-def test_no_event_breaks_the_progress(events: list[dict[str, object]]) -> None:
-    assert len(fold(Progress(), events).stages) == 6
+@given(st.integers(1, 6), st.dictionaries(st.sampled_from(("hard", "merged", "ranked", "after", "action")), HOSTILE))
+def test_no_result_breaks_the_words(stage: int, result: dict[str, object]) -> None:
+    done = after(Progress(), None, "stage_done", {**result, "stage": stage}).stages[stage - 1]
+    assert isinstance(result_words(done), str)
 
 
 def test_events_are_followed_from_where_they_were_left(tmp_path: Path) -> None:
@@ -90,6 +66,20 @@ def test_events_are_followed_from_where_they_were_left(tmp_path: Path) -> None:
     assert read_live(tmp_path, second).version != second.version
     path.write_text(json.dumps({"event": "step_started", "step": 1, "steps": 9}) + "\n", encoding="utf-8")
     assert read_live(tmp_path, second).progress.steps == 9  # a shorter file is another file
+
+
+def test_of_a_long_file_the_end_is_read_and_no_time_is_guessed(tmp_path: Path) -> None:
+    start = {"at": 0.0, "event": "run_started", "epochs": 1, "steps": 1, "train": 40, "val": 20, "test": 40}
+    done = {"event": "item_done", "label": "step 1 rollout", "total": 99_999, "hard": 1.0, "pad": "x" * 900}
+    lines = [json.dumps(start), *(json.dumps({**done, "at": n, "done": n}) for n in range(1, 101))]
+    (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    short = read_live(tmp_path).progress
+    assert short.seconds_left(short.at) is not None
+    lines += [json.dumps({**done, "at": n, "done": n}) for n in range(101, 6001)]
+    (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    long = read_live(tmp_path).progress
+    assert long.passes[0].done == 6000
+    assert long.seconds_left(long.at) is None
 
 
 def test_the_form_has_every_key_that_it_may_have_once() -> None:
@@ -125,10 +115,24 @@ def test_paths_stay_below_the_folders_that_may_be_read(tmp_path: Path) -> None:
     for folder in (root / "data", root / ".git", outside):
         folder.mkdir(parents=True)
         (folder / "items.json").write_text("[]", encoding="utf-8")
+    (root / "~").mkdir()
     (root / "link").symlink_to(outside)
     assert confined("data", [root]) == root / "data"
     assert confined(str(root / "data" / "items.json"), [root]) == root / "data" / "items.json"
-    for bad in ("../outside", str(outside), "link/items.json", ".git/items.json", "nope", "", "a\0b", "/etc/passwd"):
+    for bad in (
+        "../outside",
+        str(outside),
+        "link/items.json",
+        ".git/items.json",
+        "nope",
+        "",
+        "a\0b",
+        "/etc/passwd",
+        "~",
+        "~/x",
+        "x" * 300,
+        "a/" * 9999,
+    ):
         with pytest.raises(PathError):
             confined(bad, [root])
     assert shipped("data/samples/searchqa-mini", tmp_path)
@@ -192,3 +196,27 @@ def test_a_page_holds_only_so_much_text() -> None:
     assert allowed.take("12345", 10) == "12345"
     assert allowed.take("123456789", 10).startswith("12345\n… 4 more")
     assert allowed.take("x").startswith("\n…")
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        {"pid": float("inf")},
+        {"pid": -1},
+        {"pid": "7"},
+        {"created": 10**400},
+        {"mark": None},
+        {"folder": ["x"]},
+        [],
+        None,
+    ],
+)
+def test_a_record_that_was_not_written_here_is_no_command(tmp_path: Path, torn: object) -> None:
+    id_ = "20200101-000000-00000000-0000"
+    record = {"id": id_, "kind": "train", "words": ["x"], "folder": "x", "pid": 7, "mark": "m", "created": 1.0}
+    path = tmp_path / f"{id_}.json"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    jobs = Jobs(tmp_path, tmp_path, {})
+    assert jobs.get(id_) is not None
+    path.write_text(json.dumps({**record, **torn} if isinstance(torn, dict) else torn), encoding="utf-8")
+    assert jobs.get(id_) is None

@@ -116,6 +116,7 @@ CLAUDE = Cli(
     program="claude",
     install="npm install -g @anthropic-ai/claude-code",
     login="set ANTHROPIC_API_KEY, or CLAUDE_CODE_OAUTH_TOKEN from `claude setup-token`, or run `claude auth login`",
+    log_in="claude auth login",
     secrets=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
     settings=("ANTHROPIC_BASE_URL",),
     switches={

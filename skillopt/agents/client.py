@@ -107,7 +107,7 @@ class CLIModel:
         often = f" ({runs} runs)" if runs > 1 else ""
         named = f" {self.spec.model!r}" if self.spec.model else ""
         said = f"{self.spec.role} model{named} by {self._setting.cli.title}: {fault.message}{often}"
-        return ModelError(fault.kind, said, raw=fault.raw)
+        return ModelError(fault.kind, said, raw=fault.raw, about=fault.about)
 
 
 def _empty_retries(environ: Mapping[str, str]) -> int:

@@ -96,6 +96,7 @@ CODEX = Cli(
     program="codex",
     install="npm install -g @openai/codex",
     login="run `codex login`, or set CODEX_API_KEY or OPENAI_API_KEY",
+    log_in="codex login",
     secrets=("CODEX_API_KEY",),
     weak_secrets=("OPENAI_API_KEY",),
     also_as={"OPENAI_API_KEY": "CODEX_API_KEY"},

@@ -97,6 +97,7 @@ COPILOT = Cli(
     program="copilot",
     install="npm install -g @github/copilot",
     login="run `copilot login`, or set COPILOT_GITHUB_TOKEN, GH_TOKEN or GITHUB_TOKEN",
+    log_in="copilot login",
     secrets=(
         *("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"),
         *("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BEARER_TOKEN"),

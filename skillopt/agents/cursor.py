@@ -83,6 +83,7 @@ CURSOR = Cli(
     program="cursor-agent",
     install="see Cursor's documentation of its command line",
     login="run `cursor-agent login`, or set CURSOR_API_KEY",
+    log_in="cursor-agent login",
     secrets=("CURSOR_API_KEY",),
     config=".config/cursor",
     login_files=(LoginFile("auth.json"),),

@@ -51,10 +51,11 @@ class LoginFile:
 class Cli:
     """One agent program.
 
-    ``secrets`` are the variables that can log it in, the first that is set wins; ``weak_secrets`` count only where no
-    login is stored; ``settings`` are further variables of it (such as the URL of its service). ``switches`` map a
-    variable to those that it needs when it is on. ``also_as`` gives a secret a second name in the child. ``fixed`` is
-    set for every run. ``config`` is its configuration directory below HOME, which ``config_variable`` can name.
+    ``login`` says how it is logged in, ``log_in`` is the command for that. ``secrets`` are the variables that can do
+    it, the first that is set wins; ``weak_secrets`` count only where no login is stored; ``settings`` are further
+    variables of it (such as the URL of its service). ``switches`` map a variable to those that it needs when it is on.
+    ``also_as`` gives a secret a second name in the child. ``fixed`` is set for every run. ``config`` is its
+    configuration directory below HOME, which ``config_variable`` can name.
 
     ``arguments`` builds its argument list (without the program), ``read`` takes one event of its output apart.
     ``needs`` is what its ``help`` must mention. ``prompt_in_argv``: a prompt is an argument as long as it is short.
@@ -67,6 +68,7 @@ class Cli:
     program: str
     install: str
     login: str
+    log_in: str
     secrets: tuple[str, ...]
     config: str
     login_files: tuple[LoginFile, ...]

@@ -10,7 +10,7 @@ from typing import Literal
 from skillopt.agents.description import Cli
 from skillopt.agents.process import Finished
 from skillopt.agents.trajectory import Told
-from skillopt.models.errors import ErrorKind
+from skillopt.models.errors import About, ErrorKind
 from skillopt.models.faults import without_secrets
 from skillopt.models.types import Usage
 from skillopt.models.wire import Fault
@@ -49,13 +49,14 @@ class _Case:
     said: re.Pattern[str]
     words: str = "{said}"
     then: Literal["stop", "wait"] = "stop"
+    about: About = ""
 
 
 _CASES = (  # the first that fits
     _Case("truncated", re.compile(r"\Amax_tokens")),
     _Case("invalid_output", re.compile("structured_output_retries")),
     _Case("provider", _FLAG, "it does not take its arguments; {title} may be too old ({install}): {said}"),
-    _Case("rate_limited", _MONEY, "the account has no allowance left; check its plan: {said}"),
+    _Case("rate_limited", _MONEY, "the account has no allowance left; check its plan: {said}", about="credit"),
     _Case("rate_limited", _LIMITED, then="wait"),
     _Case("context_overflow", _LONG),
     _Case("provider", _MODEL, "no such model here; name another: {said}"),
@@ -104,7 +105,8 @@ def fault_of(run: Finished, told: Told, program: Program, usage: Usage, secrets:
         source=program.source or "no login was found",
         how=_how(run.returncode or 0),
     )
-    return Fault(case.kind, words, case.then, retry_after=_later(hint) if case.then == "wait" else None, usage=usage)
+    pause = _later(hint) if case.then == "wait" else None
+    return Fault(case.kind, words, case.then, retry_after=pause, usage=usage, about=case.about)
 
 
 def _how(status: int) -> str:

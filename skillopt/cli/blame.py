@@ -75,10 +75,10 @@ def _edits(view: RunView, causes: Sequence[Cause]) -> list[str]:
         rows.append(
             (
                 cause.label,
-                "" if edit.support_count is None else str(edit.support_count),
+                edit.support.rpartition(" ")[0],
                 shorten(edit.source_type, 10),
                 shorten(str(row.get("action", "")), 20),
-                ("" if edit.source_certain else "among ") + items,
+                (edit.among if edit.source_items else "") + items,
                 f"{shorten(edit.op, 16)}: {shorten(edit.content, 60)}",
             )
         )

@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from skillopt.cli.console import money, number
+from skillopt.cli.console import number
 from skillopt.cli.edge import Shell, guarded
 from skillopt.cli.options import make_parser
-from skillopt.cli.tables import add_json, interval, json_text, shorten, table
+from skillopt.cli.tables import add_json, clean, interval, json_text, lift_cells, shorten, table
+from skillopt.models.pricing import money
 from skillopt.report.contest import SPLITS, Contest, Entrant, contest, curves_of_runs, entrants_of
 from skillopt.report.publish import INSTALL, can_publish, publish_comparison
 
@@ -43,7 +44,7 @@ def _compare(shell: Shell, argv: Sequence[str] | None) -> int:
     for line in [json_text(found)] if args.json else contest_lines(found):
         shell.say(line)
     if page is not None:
-        publish_comparison(candidates, found, curves_of_runs(paths), page)
+        publish_comparison(candidates, found, curves_of_runs(paths), page, shell.redactor.mask)
         if not args.json:
             shell.say(f"comparison: {page}")
     return 0
@@ -81,14 +82,11 @@ def contest_lines(found: Contest) -> list[str]:
     lines = table(head, rows, right=(2, 3, 4, 6, 7, 8, 9, 10, 11))
     if any(entrant.result.lift for entrant in found.entrants):
         lines += ["", f"difference: {found.metric} score minus that of the first skill on the same items, paired"]
-    return lines + [f"note: {note}" for note in found.notes]
+    return lines + [f"note: {clean(note)}" for note in found.notes]
 
 
 def _row(entrant: Entrant) -> tuple[str, ...]:
     result, lift = entrant.result, entrant.result.lift
-    counts = (
-        ("", "", "", "") if lift is None else (f"{lift.p_value:.2g}", str(lift.n), str(lift.wins), str(lift.losses))
-    )
     return (
         shorten(entrant.name, 60),
         shorten(entrant.split, 12),
@@ -96,7 +94,7 @@ def _row(entrant: Entrant) -> tuple[str, ...]:
         number(result.hard),
         number(result.soft),
         interval(lift),
-        *counts,
+        *lift_cells(lift),
         "" if entrant.tokens is None else f"{entrant.tokens:,}",
         "" if entrant.tokens is None else money(entrant.usd),
     )

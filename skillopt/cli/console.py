@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from skillopt.models.pricing import dollars
+from skillopt.gate.stats import Lift
+from skillopt.models.pricing import money
+from skillopt.run.progress import STAGES
 
-_STAGES = ("ROLLOUT", "REFLECT minibatch", "AGGREGATE", "SELECT", "UPDATE", "EVALUATE")
 _GATE_WORDS = {
     "accept_new_best": "ACCEPT (new best)",
     "accept": "ACCEPT",
@@ -38,19 +39,15 @@ def number(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.4f}"
 
 
-def money(amount: float | None) -> str:
-    """An amount of US dollars; ``unknown`` where nobody knows it, which is not $0."""
-    return "unknown" if amount is None else dollars(amount)
-
-
 def cost_line(costs: Mapping[str, Any]) -> str:
     """What a run cost, from the ``cost_summary`` of its summary: in all, and by role."""
     whole = costs["_total"]
     parts = [f"{role} {money(each['cost_usd'])}" for role, each in costs.items() if role != "_total"]
-    line = f"total cost: {money(whole['cost_usd'])}" + (f" ({', '.join(parts)})" if len(parts) > 1 else "")
+    told = [f"total cost: {money(whole['cost_usd'], whole['known_usd'])}"]
+    told += [", ".join(parts)] if len(parts) > 1 else []
     if whole["cost_usd"] is None and whole["known_usd"]:
-        line += f"; at least {dollars(whole['known_usd'])}, without {whole['unknown_requests']:,} requests"
-    return line
+        told.append(f"{whole['unknown_requests']:,} requests of unknown cost")
+    return "; ".join(told)
 
 
 def _run_started(f: Mapping[str, Any]) -> list[str]:
@@ -66,17 +63,19 @@ def _run_started(f: Mapping[str, Any]) -> list[str]:
 def _item_done(f: Mapping[str, Any]) -> list[str]:
     accuracy = "n/a" if f["accuracy"] is None else f"{f['accuracy']:.3f}"
     head = f"[rollout] {f['done']}/{f['total']} (acc={accuracy}) id={f['id']}"
+    of = f"  ({f['label']})"  # several passes go on at once
     if f["status"] == "timeout":
-        return [f"{head} TIMEOUT"]
+        return [f"{head} TIMEOUT{of}"]
     if f["hard"] is None:
-        return [f"{head} NOT MEASURED: {f['error']}"]
-    return [f"{head} hard={f['hard']:g}"]
+        return [f"{head} NOT MEASURED{of}: {f['error']}"]
+    return [f"{head} hard={f['hard']:g}{of}"]
 
 
 def _stage_started(f: Mapping[str, Any]) -> list[str]:
     if f["stage"] == 5:  # the update is instantaneous: its one line comes when it is done
         return []
-    return [f"[{f['stage']}/6 {_STAGES[f['stage'] - 1]}]"]
+    name = STAGES[f["stage"] - 1]
+    return [f"[{f['stage']}/6 {name.upper()}{' minibatch' if name == 'reflect' else ''}]"]
 
 
 def _stage_done(f: Mapping[str, Any]) -> list[str]:
@@ -177,6 +176,7 @@ def summary_lines(summary: Mapping[str, Any], out_root: str) -> list[str]:
 
 
 def lift_lines(lift: Mapping[str, Any] | None) -> list[str]:
+    """The paired lift of a summary (``test_lift``), and what to mind of it."""
     if not lift:
         return []
     interval = f"[{lift['low']:+.4f}, {lift['high']:+.4f}]"
@@ -185,7 +185,7 @@ def lift_lines(lift: Mapping[str, Any] | None) -> list[str]:
         f"p={lift['p_value']:.2g}  (n={lift['n']}, fixed={lift['wins']}, broken={lift['losses']})",
         *(
             ["  the interval holds 0: this run has not shown that the skill helps"]
-            if lift["low"] <= 0 <= lift["high"]
+            if Lift(**lift).shown is None
             else []
         ),
     ]

@@ -10,6 +10,7 @@ from skillopt.cli.options import add_no_report, add_plain, make_parser, read_con
 from skillopt.cli.train import run_training
 from skillopt.config import Config, ConfigError
 from skillopt.config.flags import add_flags, parse_args
+from skillopt.extras import install_hint
 
 CONFIG = "configs/quickstart.yaml"
 OUT_ROOT = "outputs/quickstart"
@@ -42,8 +43,8 @@ def _demo(shell: Shell, argv: Sequence[str] | None) -> int:
     if not args.dry_run and runs_here(config, environ):
         if find_spec(_ENGINE) is None:
             raise ConfigError(
-                "the demo runs a model on this machine: install what that needs with "
-                "pip install 'skillopt[local]', or name a provider with --backend"
+                f"the demo runs a model on this machine: install what that needs with {install_hint('local')}, or name "
+                "a provider with --backend"
             )
         for line in _INTRODUCTION.splitlines():
             shell.say(line)

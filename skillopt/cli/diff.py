@@ -20,7 +20,7 @@ from skillopt.cli.tables import (
     terminal_width,
     wants_color,
 )
-from skillopt.report.evolution import Diff, DiffLine, diff, hunk_header, unified
+from skillopt.report.evolution import Diff, DiffLine, diff, hunk_header, masked, unified
 from skillopt.report.lineage import NamedSkill, proposal_named, skill_named
 from skillopt.report.run import RunView, read_run
 
@@ -51,7 +51,7 @@ def _diff(shell: Shell, argv: Sequence[str] | None) -> int:
     add_json(parser)
     args = parser.parse_args(argv)
     old, new = sides(read_run(Path(args.run)), args.a, args.b)
-    found = diff(old.text, new.text, old.name, new.name, max(0, args.context))
+    found = masked(diff(old.text, new.text, old.name, new.name, max(0, args.context)), shell.redactor.mask)
     if args.json:
         shell.say(json_text(found))
         return 0

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from skillopt.cli.edge import FAILED, Shell, guarded
 from skillopt.cli.endings import command
 from skillopt.cli.options import make_parser, new_folder, read_configuration, with_out_root
-from skillopt.cli.runfolder import is_run, read_run
 from skillopt.cli.status import status_of
+from skillopt.cli.tables import add_json
 from skillopt.concurrency import run
 from skillopt.config import Config, ConfigError
 from skillopt.config.flags import add_flags, parse_args
 from skillopt.config.secrets import is_secret_name
+from skillopt.report.folder import is_run
+from skillopt.report.run import read_run
 from skillopt.version import __version__
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def _doctor(shell: Shell, words: list[str]) -> int:
     own = {"--json", "--no-probe", "--no_probe", "--dry-run", "--dry_run"}
     given = tuple(_without_secrets(word for word in words if word not in own))
     from skillopt.engine.checks import Check
-    from skillopt.engine.remedies import Commands, for_configuration
+    from skillopt.engine.remedies import Commands, for_problem
 
     commands = Commands(given, command, base, os.name == "nt")
     report = Report(shell, args.json, commands)
@@ -58,7 +60,7 @@ def _doctor(shell: Shell, words: list[str]) -> int:
     try:
         config, environ = read_configuration(shell, args, args.config)
     except ConfigError as error:
-        checks = [Check("configuration", "fail", p, for_configuration(p, commands)) for p in error.problems]
+        checks = [Check("configuration", "fail", p.text, for_problem(p, "", commands)) for p in error.problems]
         report.add(checks)
         return report.end()
     sample = " with the sample data, since --config names no other" if base else ""
@@ -76,7 +78,7 @@ def _parse(words: list[str]) -> tuple[argparse.Namespace, tuple[str, ...]]:
         action.required = False
         if action.dest == "dry_run":
             action.help = argparse.SUPPRESS
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    add_json(parser)
     parser.add_argument("--no-probe", "--no_probe", dest="probe", action="store_false", help="ask no model")
     args = parse_args(parser, words)
     return (args, ()) if args.config is not None else (parse_args(parser, [*SAMPLE, *words]), SAMPLE)

@@ -14,8 +14,14 @@ from typing import Any
 
 from skillopt.cli.console import cost_line, number, summary_lines
 from skillopt.cli.edge import status_of_stop
+from skillopt.gate.stats import Lift
 
-_WHOLE = ("completed", "patience", "ceiling")
+_UNCHANGED = {
+    "no_edits_proposed": "the optimizer proposed no edit",
+    "no_edit_applied": "none of the proposed edits could be applied",
+    "all_rejected": "no candidate passed the gate",
+    "budget_before_first_candidate": "the budget was spent before the first candidate",
+}
 
 
 @dataclass(frozen=True)
@@ -32,9 +38,9 @@ def closing(
 ) -> Closing:
     """The closing of a training run in ``root`` whose ``stop_reason`` is ``reason``; ``spent`` are its requests and
     tokens so far."""
-    if reason in _WHOLE:
-        said = f"stopped early ({reason}): {detail}" if reason != "completed" else f"{detail}: nothing was sent"
-        return Closing((*([said] if detail else []), *summary_lines(summary, root)), (), 0)
+    if reason == "completed":
+        said = [f"{detail}: nothing was sent"] if detail else []
+        return Closing((*said, *summary_lines(summary, root)), (), 0)
     status = status_of_stop(reason)
     lines = (*stopped_lines(summary, root, spent), f"Output saved to: {root}")
     cause = detail if reason == "interrupted" else f"stopped ({reason}): {detail}"
@@ -58,6 +64,32 @@ def best_line(score: float | None, step: int | None, path: str) -> str:
     if score is None:
         return "best so far: the first skill, not measured yet"
     return f"best so far: {number(score)} (step {step}) {path}"
+
+
+def next_steps(summary: Mapping[str, Any], root: str) -> list[str]:
+    """The last lines of a training that is complete, three at most: what is not shown, and what to type next."""
+    seed = summary["no_improvement_reason"]
+    doubt = doubt_of(summary)
+    runs = os.path.dirname(os.path.abspath(root))
+    ui = command("ui") if runs == os.path.abspath("outputs") else command("ui", "--root", runs)
+    return [
+        *([doubt] if doubt else []),
+        f"look at it:  {command('report', root)}   or in the browser:  {ui}",
+        *([] if seed else [f"use it:  {command('export', root, '--to', 'claude')}"]),
+    ]
+
+
+def doubt_of(summary: Mapping[str, Any]) -> str:
+    """Why nobody should take the best skill for a better one; '' where the run has shown that it is."""
+    seed, lift = summary["no_improvement_reason"], summary["test_lift"]
+    if seed:
+        return f"the best skill is the first one, unchanged: {_UNCHANGED.get(seed, seed)}"
+    if not lift:
+        return "no lift is shown: the best skill was not compared with the first one on test items"
+    shown = Lift(**lift).shown
+    if shown == "worse":
+        return "on the test items the best skill is worse than the first one"
+    return "" if shown else "no lift is shown: on the test items the difference may be chance"
 
 
 def how_to_go_on(root: str, detail: str = "") -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillopt.cli.console import money, number
+from skillopt.cli.console import number
 from skillopt.cli.edge import INTERRUPTED, Shell, guarded, status_of_stop
 from skillopt.cli.listen import listening
 from skillopt.cli.options import (
@@ -19,10 +19,13 @@ from skillopt.cli.options import (
     read_configuration,
     with_out_root,
 )
-from skillopt.cli.runfolder import config_of_run, run_of_skill
+from skillopt.cli.runfolder import config_of_run
+from skillopt.cli.train import folder_lines
 from skillopt.concurrency import run
-from skillopt.config import BudgetConfig, Config, ConfigError
+from skillopt.config import BudgetConfig, Config, ConfigError, RuntimeConfig
 from skillopt.config.flags import add_flags, canonical_split, parse_args
+from skillopt.models.pricing import money
+from skillopt.report.folder import run_of_skill
 
 if TYPE_CHECKING:
     from skillopt.engine.prepare import Prepared
@@ -34,7 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _evaluate(shell: Shell, argv: Sequence[str] | None) -> int:
-    parser = make_parser("skillopt eval", "Scores a skill on a split. Answers that out_root holds are not asked again.")
+    parser = make_parser(
+        "skillopt eval",
+        "Scores a skill on a split. Answers that out_root holds are not asked again; if it holds the evaluation of "
+        "something else, --resume-policy says what to do.",
+    )
     add_flags(parser, "eval")
     add_plain(parser)
     args = parse_args(parser, argv)
@@ -52,7 +59,13 @@ def _config_of_skill(skill: str) -> Config:
     if root is None:
         raise ConfigError(f"--skill {skill} does not lie in a run folder: say with --config FILE how to evaluate it")
     config = config_of_run(root)
-    return in_folder(config, "").model_copy(update={"budget": BudgetConfig(prices=_prices_there(config))})
+    own = {"budget": BudgetConfig(prices=_prices_there(config)), "runtime": _strict(config.runtime)}
+    return in_folder(config, "").model_copy(update=own)
+
+
+def _strict(runtime: RuntimeConfig) -> RuntimeConfig:
+    """How a training treated its folder says nothing about that of an evaluation."""
+    return runtime.model_copy(update={"resume_policy": RuntimeConfig().resume_policy})
 
 
 def _prices_there(config: Config) -> str:
@@ -70,7 +83,7 @@ def run_evaluation(shell: Shell, args: argparse.Namespace, config: Config, envir
     split, skill = canonical_split(args.split), read_skill(args.skill, "--skill")
     prepared = prepare_evaluation(config, environ, skill, split)
     if args.dry_run:
-        return dry_run(shell, prepared, split)
+        return dry_run(shell, prepared, split, args.skill)
     saved = f"the answers so far are in {config.env.out_root}: the same command with that --out_root goes on"
     try:
         with listening(shell, plain=args.plain) as listener:
@@ -92,7 +105,7 @@ def run_evaluation(shell: Shell, args: argparse.Namespace, config: Config, envir
     return 0
 
 
-def dry_run(shell: Shell, prepared: Prepared, split: str) -> int:
+def dry_run(shell: Shell, prepared: Prepared, split: str, name: str) -> int:
     """Says what an evaluation would send."""
     from skillopt.engine.estimate import cost_line, estimate_evaluation
 
@@ -102,5 +115,7 @@ def dry_run(shell: Shell, prepared: Prepared, split: str) -> int:
     shell.say(f"target model: {prepared.roles['target'].spec.model}")
     shell.say(part.line())
     shell.say(cost_line([part]))
+    for line in folder_lines(prepared, "evaluation", name):
+        shell.say(line)
     shell.say("dry run: nothing was sent")
     return 0

@@ -13,8 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from skillopt.cli.console import lines_of, money, number
-from skillopt.cli.progress import PassProgress, Progress, after, seconds_left
+from skillopt.cli.console import lines_of, number
+from skillopt.models.pricing import money
+from skillopt.run.progress import PassProgress, Progress, after
 
 _ABOVE = frozenset(
     {"run_started", "note", "baseline_done", "step_replayed", "step_done", "slow_update_done", "meta_skill_done"}
@@ -30,7 +31,8 @@ class LiveView:
         self._console = console
         self._mask = mask
         self._clock = clock
-        self._progress = Progress(started=clock())
+        self._began = clock()
+        self._progress = Progress()
         # The view is drawn by a thread; it reads one reference to a value that never changes.
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=4, transient=True)
 
@@ -44,7 +46,7 @@ class LiveView:
         self._live.stop()
 
     def __call__(self, kind: str, fields: Mapping[str, Any]) -> None:
-        self._progress = after(self._progress, kind, fields)
+        self._progress = after(self._progress, self._clock(), kind, fields)
         if kind in _ABOVE:
             for line in lines_of(kind, fields)[: 1 if kind == "step_done" else None]:
                 self._console.print(Text(self._mask(line)))
@@ -52,21 +54,27 @@ class LiveView:
     def render(self) -> RenderableType:
         """The view as it is now."""
         progress, now = self._progress, self._clock()
-        rows = [_head(progress, now), *(_bar(each) for each in progress.running[:3])]
+        rows = [_head(progress, now, self._began), *(_bar(each) for each in progress.passes[:3])]
         return Group(*rows, *([Text(_scores(progress))] if progress.steps else []), Text(_spending(progress)))
 
 
-def _head(progress: Progress, now: float) -> RenderableType:
+def _head(progress: Progress, now: float, began: float) -> RenderableType:
     grid = Table.grid(expand=True)
     grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     grid.add_column(no_wrap=True, justify="right")
     where = "evaluating"
     if progress.steps:
-        where = f"epoch {progress.epoch}/{progress.epochs}  step {progress.step}/{progress.steps}  {progress.stage}"
-    left = seconds_left(progress, now)
+        where = f"epoch {progress.epoch}/{progress.epochs}  step {progress.step}/{progress.steps}  {_doing(progress)}"
+    left = progress.seconds_left(now)
     ahead = "" if left is None else f", about {duration(left)} left"
-    grid.add_row(Text(where, style="bold"), Text(f"  {duration(now - progress.started)}{ahead}"))
+    grid.add_row(Text(where, style="bold"), Text(f"  {duration(now - began)}{ahead}"))
     return grid
+
+
+def _doing(progress: Progress) -> str:
+    """What the run does outside of the steps, or the stage of the step: ``1/6 ROLLOUT``."""
+    stages = [f"{n}/6 {each.name.upper()}" for n, each in enumerate(progress.stages, 1) if each.state == "now"]
+    return progress.phase or next(reversed(stages), "")
 
 
 def _bar(each: PassProgress) -> RenderableType:

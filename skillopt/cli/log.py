@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from skillopt.cli.console import money
 from skillopt.cli.edge import Shell, guarded
 from skillopt.cli.options import make_parser
 from skillopt.cli.tables import (
@@ -23,11 +23,13 @@ from skillopt.cli.tables import (
     terminal_width,
     wants_color,
 )
+from skillopt.models.pricing import money
 from skillopt.report.run import RunView, read_run
-from skillopt.report.steps import StepView
-from skillopt.report.values import fraction, text, whole
+from skillopt.report.step_lines import StepLine, lines_of
+from skillopt.values import text
 
 _EDIT_WIDTH = 60
+_SHADES = {"accepted": GREEN, "rejected": RED, "skipped": DIM}
 
 
 @dataclass(frozen=True)
@@ -39,25 +41,7 @@ class LoggedEdit:
     status: str
 
 
-@dataclass(frozen=True)
-class LogEntry:
-    """A step, or the slow update of an epoch (``step`` is then the last step before it). ``score`` is the candidate's
-    on the selection items, ``before`` that of the skill it would replace, ``change`` their difference; None where
-    nothing was measured. ``wins`` and ``losses`` count the items that rose and fell among ``n``."""
-
-    kind: str
-    step: int
-    epoch: int | None
-    action: str
-    before: float | None
-    score: float | None
-    change: float | None
-    n: int | None
-    wins: int | None
-    losses: int | None
-    edits: tuple[LoggedEdit, ...]
-    tokens: int | None
-    cost_usd: float | None
+Logged = tuple[StepLine, Sequence[LoggedEdit]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,90 +54,68 @@ def _log(shell: Shell, argv: Sequence[str] | None) -> int:
         "skillopt log", "Prints one line a step, the newest first: action, score, edits. It only reads."
     )
     parser.add_argument("run", metavar="RUN", help="run folder")
-    parser.add_argument("-n", "--number", type=int, metavar="N", help="only the last N lines")
+    parser.add_argument("-n", "--number", type=_natural, metavar="N", help="only the last N lines")
     parser.add_argument("--reverse", action="store_true", help="the oldest first")
     add_color(parser)
     add_json(parser)
     args = parser.parse_args(argv)
     view = read_run(Path(args.run))
-    entries = log_of(view)
-    kept = entries[-args.number :] if args.number else entries
-    if not args.reverse:
-        kept.reverse()
+    found = lines_of(view)
+    kept = found if args.number is None else found[max(0, len(found) - args.number) :]
+    logged = [(line, edits_of(view, line)) for line in (kept if args.reverse else kept[::-1])]
     if args.json:
-        shell.say(json_text(kept))
+        shell.say(json_text([line_json(*each) for each in logged]))
         return 0
-    lines = log_lines(kept, color=wants_color(args.color), width=terminal_width())
-    for line in lines or [f"{view.root} has no finished step yet"]:
-        shell.say(line)
+    for text_line in log_lines(logged, color=wants_color(args.color), width=terminal_width()):
+        shell.say(text_line)
+    if not found:
+        shell.say(f"{view.root} has no finished step yet")
     return 0
 
 
-def log_of(view: RunView) -> list[LogEntry]:
-    """The steps of a run and the slow updates between them, the oldest first."""
-    entries: list[LogEntry] = []
-    seed = view.measured("seed", "val")
-    current = _gate_score(view.config, seed.hard, seed.soft)
-    steps = [step for step in (view.step(number) for number in view.steps) if step is not None and step.row]
-    ends = {whole(step.row.get("epoch")): step.number for step in steps}
-    for step in steps:
-        entries.append(entry_of(step, current))
-        current = fraction(step.row.get("current_score"))
-        epoch = whole(step.row.get("epoch"))
-        if ends[epoch] == step.number and (slow := _slow(view, epoch, step.number, current)) is not None:
-            entries.append(slow)
-            if "accept" in slow.action:
-                current = slow.score
-    return entries
+def _natural(word: str) -> int:
+    number = int(word)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{word} is less than 0")
+    return number
 
 
-def entry_of(step: StepView, before: float | None) -> LogEntry:
-    """The entry of a step; ``before`` is the score of the skill that it began with, where the gate does not tell it."""
-    row, gate = step.row, step.gate
-    score, own = fraction(gate.get("candidate_score")), fraction(gate.get("current_score"))
-    before = own if own is not None else before
-    pairs = whole(gate.get("pairs")) or None
-    return LogEntry(
-        kind="step",
-        step=step.number,
-        epoch=whole(row.get("epoch")) or None,
-        action=step.action,
-        before=before if score is not None else None,
-        score=score,
-        change=score - before if score is not None and before is not None else None,
-        n=pairs,
-        wins=whole(gate.get("wins")) if pairs else None,
-        losses=whole(gate.get("losses")) if pairs else None,
-        edits=tuple(LoggedEdit(edit.op, edit.content, edit.status) for edit in step.edits),
-        tokens=step.tokens,
-        cost_usd=fraction(row.get("cost_usd")),
-    )
+def edits_of(view: RunView, line: StepLine) -> tuple[LoggedEdit, ...]:
+    """The ranked edits of a step, or the guidance that a slow update wrote."""
+    if line.kind == "step":
+        step = view.step(line.step)
+        return tuple(LoggedEdit(edit.op, edit.content, edit.status) for edit in step.edits) if step else ()
+    content = text(view.slow_update(line.epoch or 0).get("slow_update_content"))
+    return (LoggedEdit("guidance", content, "applied"),) if content else ()
 
 
-def log_lines(entries: Sequence[LogEntry], *, color: bool = False, width: int | None = None) -> list[str]:
-    """The entries for a person, one line of at most ``width`` characters each."""
-    if not entries:
+def line_json(line: StepLine, edits: Sequence[LoggedEdit]) -> dict[str, Any]:
+    """A line as ``--json`` has it."""
+    return {**asdict(line), "change": line.change, "edits": edits}
+
+
+def log_lines(logged: Sequence[Logged], *, color: bool = False, width: int | None = None) -> list[str]:
+    """The steps for a person, one line of at most ``width`` characters each."""
+    if not logged:
         return []
     head = ("step", "epoch", "action", "score", "change", "items", "tokens", "cost", "edits")
-    lines = [line[:width] for line in table(head, [_cells(entry) for entry in entries], right=(0, 1, 6, 7))]
-    shades = [_shade(entry) for entry in entries]
+    lines = [line[:width] for line in table(head, [_cells(*each) for each in logged], right=(0, 1, 6, 7))]
+    shades = [_SHADES[line.fate] for line, _ in logged]
     return [lines[0], *(paint(line, shade, on=color) for line, shade in zip(lines[1:], shades, strict=True))]
 
 
-def _cells(entry: LogEntry) -> tuple[str, ...]:
-    scored = entry.score is not None
-    before = "" if entry.before is None else f"{entry.before:.4f} -> "
-    items = "" if entry.n is None else f"n={entry.n} +{entry.wins} -{entry.losses}"
+def _cells(line: StepLine, edits: Sequence[LoggedEdit]) -> tuple[str, ...]:
+    before = "" if line.before is None else f"{line.before:.4f} -> "
     return (
-        str(entry.step) if entry.kind == "step" else "",
-        "" if entry.epoch is None else str(entry.epoch),
-        shorten(entry.action, 24) if entry.kind == "step" else f"slow update: {shorten(entry.action, 20)}",
-        f"{before}{entry.score:.4f}" if scored else "",
-        "" if entry.change is None else f"{entry.change:+.4f}",
-        items,
-        "" if entry.tokens is None else f"{entry.tokens:,}",
-        "" if entry.cost_usd is None else money(entry.cost_usd),
-        _edits(entry.edits),
+        str(line.step) if line.kind == "step" else "",
+        "" if line.epoch is None else str(line.epoch),
+        shorten(line.action, 24) if line.kind == "step" else f"slow update: {shorten(line.action, 20)}",
+        "" if line.score is None else f"{before}{line.score:.4f}",
+        "" if line.change is None else f"{line.change:+.4f}",
+        "" if line.n is None else f"n={line.n} +{line.wins} -{line.losses}",
+        "" if line.tokens is None else f"{line.tokens:,}",
+        "" if line.tokens is None else money(line.cost_usd),
+        _edits(edits),
     )
 
 
@@ -166,47 +128,3 @@ def _edits(edits: Sequence[LoggedEdit]) -> str:
     words = "; ".join(f"{shorten(edit.op, 16)}: {shorten(edit.content, _EDIT_WIDTH)}" for edit in made[:2])
     more = f"; {len(made) - 2} more" if len(made) > 2 else ""
     return f"{counted} {words}{more}".rstrip()
-
-
-def _shade(entry: LogEntry) -> str:
-    if "accept" in entry.action:
-        return GREEN
-    return RED if entry.action == "reject" else DIM
-
-
-def _slow(view: RunView, epoch: int, step: int, current: float | None) -> LogEntry | None:
-    """The slow update of an epoch, unless it only put an empty block in."""
-    result = view.epoch(epoch).slow
-    action = text(result.get("action"))
-    if action in ("", "inject_placeholder"):
-        return None
-    score = _gate_score(view.config, fraction(result.get("selection_hard")), fraction(result.get("selection_soft")))
-    change = score - current if score is not None and current is not None else None
-    content = text(result.get("slow_update_content"))
-    edits = (LoggedEdit("guidance", content, "applied"),) if content else ()
-    return LogEntry(
-        kind="slow_update",
-        step=step,
-        epoch=epoch,
-        action=action,
-        before=current if score is not None else None,
-        score=score,
-        change=change,
-        n=None,
-        wins=None,
-        losses=None,
-        edits=edits,
-        tokens=None,
-        cost_usd=None,
-    )
-
-
-def _gate_score(config: Mapping[str, Any], hard: float | None, soft: float | None) -> float | None:
-    """Both scores as the run's gate sees them; None where it cannot."""
-    metric, weight = config.get("gate_metric") or "hard", fraction(config.get("gate_mixed_weight"))
-    if hard is None or metric == "hard":
-        return hard
-    weight = 0.5 if weight is None else weight
-    if soft is None or not 0 <= weight <= 1:
-        return None
-    return soft if metric == "soft" else (1 - weight) * hard + weight * soft

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from skillopt.spelling import did_you_mean
 from skillopt.version import __version__
 
 COMMANDS = {
@@ -36,8 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         module, _ = COMMANDS[words[0]]
         status: int = import_module(module).main(words[1:])
         return status
+    parser = _parser()
     try:
-        _parser().parse_args(words or ["--help"])
+        if words and not words[0].startswith("-"):
+            parser.error(f"there is no command {words[0]!r}{did_you_mean(words[0], COMMANDS)}")
+        parser.parse_args(words or ["--help"])
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 2
     return 0
@@ -54,5 +58,5 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"skillopt {__version__}")
-    parser.add_argument("command", metavar="COMMAND", choices=tuple(COMMANDS), help=argparse.SUPPRESS)
+    parser.add_argument("command", metavar="COMMAND", help=argparse.SUPPRESS)
     return parser

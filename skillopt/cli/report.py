@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillopt.cli.console import money, number
+from skillopt.cli.console import number
 from skillopt.cli.edge import REFUSED, Shell, guarded
 from skillopt.cli.options import make_parser
-from skillopt.cli.tables import add_json, interval, json_text, table
+from skillopt.cli.tables import add_json, clean, interval, json_text, lift_cells, shorten, table
 from skillopt.report.comparison import ArmResult
 from skillopt.report.content import Report, read_report
 from skillopt.report.publish import INSTALL, Published, can_publish, publish
@@ -33,9 +33,10 @@ def _report(shell: Shell, argv: Sequence[str] | None) -> int:
     parser.add_argument("--no-png", action="store_true", help="the page only")
     add_json(parser)
     args = parser.parse_args(argv)
-    report = read_report(read_run(Path(args.run)))
+    mask = shell.redactor.mask
+    report = read_report(read_run(Path(args.run)), mask)
     folder = Path(args.out).expanduser().absolute() if args.out else Path(report.root)
-    published = publish(report, folder, picture=not args.no_png) if can_publish() else Published((), ())
+    published = publish(report, folder, picture=not args.no_png, mask=mask) if can_publish() else Published((), ())
     for line in [json_text(report_json(report, published))] if args.json else report_lines(report, published):
         shell.say(line)
     if not published.files:
@@ -50,7 +51,7 @@ def report_after_training(shell: Shell, root: Path) -> None:
     if not can_publish():
         return
     try:
-        published = publish(read_report(read_run(root)), root)
+        published = publish(read_report(read_run(root), shell.redactor.mask), root, mask=shell.redactor.mask)
     except (Exception, KeyboardInterrupt) as error:  # a display must not spoil a run that is paid for
         why = str(error) or type(error).__name__
         shell.say(f"note: no report was written ({why}); skillopt report {root} tries again")
@@ -63,17 +64,12 @@ def report_after_training(shell: Shell, root: Path) -> None:
 
 def report_lines(report: Report, published: Published) -> list[str]:
     """The numbers of a report for a person, and where its files are."""
-    done = f"{len(report.steps)}/{report.total_steps}" if report.total_steps else str(len(report.steps))
-    kinds = [line.kind for line in report.steps]
-    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("accepted", "rejected", "skipped") if kind in kinds)
-    reason = f" ({report.stop_reason})" if report.stop_reason not in (None, "completed") else ""
-    lines = [f"{report.name}: {report.status}{reason}, steps {done}" + (f": {counts}" if counts else "")]
+    done = f"{report.steps_done}/{report.total_steps}" if report.total_steps else str(report.steps_done)
+    reason = f" ({shorten(report.stop_reason or '', 80)})" if report.stop_reason not in (None, "completed") else ""
+    counts = f": {report.fates}" if report.steps else ""
+    lines = [f"{shorten(report.name, 200)}: {report.status}{reason}, steps {done}{counts}"]
     lines += list(report.verdicts)
-    rows = [
-        (final.split, arm.name, str(arm.n or ""), number(arm.hard), number(arm.soft), interval(arm.lift), *_lift(arm))
-        for final in report.finals
-        for arm in final.arms
-    ]
+    rows = [_row(final.split, arm) for final in report.finals for arm in final.arms]
     if rows:
         head = ("items", "skill", "n", "hard", "soft", "difference [95%]", "p", "pairs", "fixed", "broken")
         lines += ["", *table(head, rows, right=(2, 3, 4, 6, 7, 8, 9)), ""]
@@ -81,9 +77,14 @@ def report_lines(report: Report, published: Published) -> list[str]:
         totals = ", ".join(f"{group.total} {_KINDS[group.kind]}" for group in split.groups)
         lines.append(f"{split.split} items, seed to best: {totals}, {split.passing} passing")
     if report.spending is not None:
-        lines.append(f"tokens: {report.spending.tokens:,}   cost: {money(report.spending.usd)}")
-    lines += [f"note: {note}" for note in (*report.problems, *published.notes)]
-    return lines + [f"report: {path}" for path in published.files]
+        lines.append(f"tokens: {report.spending.tokens:,}   cost: {report.spending.cost_words}")
+    lines += [f"note: {clean(note)}" for note in (*report.problems, *published.notes)]
+    return lines + [f"report: {clean(str(path))}" for path in published.files]
+
+
+def _row(split: str, arm: ArmResult) -> tuple[str, ...]:
+    scores = (number(arm.hard), number(arm.soft))
+    return split, arm.name, str(arm.n or ""), *scores, interval(arm.lift), *lift_cells(arm.lift)
 
 
 def report_json(report: Report, published: Published) -> Mapping[str, Any]:
@@ -101,6 +102,7 @@ def report_json(report: Report, published: Published) -> Mapping[str, Any]:
         "status": report.status,
         "stop_reason": report.stop_reason,
         "steps": report.steps,
+        "steps_done": report.steps_done,
         "total_steps": report.total_steps,
         "final": {final.split: final.arms for final in report.finals},
         "verdicts": report.verdicts,
@@ -114,8 +116,3 @@ def report_json(report: Report, published: Published) -> Mapping[str, Any]:
 
 
 _KINDS: Mapping[str, str] = {"fixed": "fixed", "broken": "broken", "failing": "still failing"}
-
-
-def _lift(arm: ArmResult) -> tuple[str, str, str, str]:
-    lift = arm.lift
-    return ("", "", "", "") if lift is None else (f"{lift.p_value:.2g}", str(lift.n), str(lift.wins), str(lift.losses))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from skillopt.cli.console import money, number
+from skillopt.cli.console import number
 from skillopt.cli.diff import colored
 from skillopt.cli.edge import Shell, guarded
 from skillopt.cli.options import make_parser
 from skillopt.cli.tables import BOLD, add_color, add_json, clean, items_named, json_text, paint, shorten, table
 from skillopt.cli.tables import wants_color as in_color
-from skillopt.report.evolution import Diff, diff, unified
+from skillopt.models.pricing import money
+from skillopt.report.evolution import Diff, diff, masked, unified
 from skillopt.report.lineage import proposal_named
 from skillopt.report.run import RunView, read_run
 from skillopt.report.steps import Reflection, StepView, patch_items
-from skillopt.report.values import fraction, mapping, mappings, text, texts, whole
 from skillopt.run.folder import FolderError
+from skillopt.values import fraction, mapping, mappings, text, texts, whole
 
 _STEP = re.compile(r"(?:step[_ ]?)?0*(\d+)")
 _ITEMS = 10
@@ -46,7 +47,7 @@ def _show(shell: Shell, argv: Sequence[str] | None) -> int:
         shell.say(json_text(step_json(view, step)))
         return 0
     color = in_color(args.color)
-    for line in step_lines(view, step, everything=args.all, color=color):
+    for line in step_lines(view, step, everything=args.all, color=color, mask=shell.redactor.mask):
         shell.say(line)
     return 0
 
@@ -81,7 +82,7 @@ def step_json(view: RunView, step: StepView) -> dict[str, Any]:
         "action": step.action or None,
         "row": step.row,
         "rollouts": {name: view.results(name, 0, None).rows for name in step.rollout_passes},
-        "reflections": step.reflections,
+        "reflections": list(step.reflections),
         "merged": step.merged,
         "ranked": step.ranked,
         "edits": step.edits,
@@ -94,9 +95,11 @@ def step_json(view: RunView, step: StepView) -> dict[str, Any]:
     }
 
 
-def step_lines(view: RunView, step: StepView, *, everything: bool = False, color: bool = False) -> Iterator[str]:
-    """A step for a person."""
-    epoch = f" (epoch {step.row['epoch']})" if step.row.get("epoch") else ""
+def step_lines(
+    view: RunView, step: StepView, *, everything: bool = False, color: bool = False, mask: Callable[[str], str] = str
+) -> Iterator[str]:
+    """A step for a person. ``mask`` hides secrets."""
+    epoch = f" (epoch {number_of})" if (number_of := whole(step.row.get("epoch"))) else ""
     yield paint(f"step {step.number}{epoch}: {shorten(step.action or 'not finished', 40)}", BOLD, on=color)
     yield from _facts(step)
     sections = (
@@ -105,7 +108,7 @@ def step_lines(view: RunView, step: StepView, *, everything: bool = False, color
         ("merged", _patch(" after merging", step.merged)),
         ("ranked", _patch(" kept", step.ranked)),
         ("edits", list(_edits(step))),
-        ("candidate", _candidate(view, step, color)),
+        ("candidate", _candidate(view, step, color, mask)),
         ("gate", list(_gate(step))),
     )
     for title, lines in sections:
@@ -188,7 +191,7 @@ def _counted(number_of: int, noun: str) -> str:
 
 def _edits(step: StepView) -> Iterator[str]:
     for edit in step.edits:
-        support = "" if edit.support_count is None else f"  support {edit.support_count}"
+        support = f"  rests on {edit.support}" if edit.support else ""
         source = f"  {shorten(edit.source_type, 10)}" if edit.source_type else ""
         yield f"{edit.index}. {shorten(edit.op, 20)}: {shorten(edit.status, 60)}{support}{source}"
         if edit.target:
@@ -196,14 +199,14 @@ def _edits(step: StepView) -> Iterator[str]:
         for line in clean(edit.content).splitlines():
             yield f"   | {line}"
         if edit.source_items:
-            among = "" if edit.source_certain else "among "
-            yield f"   from: {among}{items_named(edit.source_items, 8)}"
+            yield f"   from: {edit.among}{items_named(edit.source_items, 8)}"
 
 
-def _candidate(view: RunView, step: StepView, color: bool) -> list[str]:
+def _candidate(view: RunView, step: StepView, color: bool, mask: Callable[[str], str]) -> list[str]:
     found = _proposal(view, step)
     if found is None:
         return []
+    found = masked(found, mask)
     return (colored(found) if color else [clean(line) for line in unified(found)]) or ["the same text"]
 
 

@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skillopt.cli.console import money, number
+from skillopt.cli.console import number
 from skillopt.cli.edge import Shell, guarded
 from skillopt.cli.endings import how_to_go_on
 from skillopt.cli.options import make_parser
-from skillopt.cli.runfolder import RunFiles, anchored, read_run
-from skillopt.report.folder import state as state_of
+from skillopt.cli.tables import add_json, clean, json_text, shorten
+from skillopt.models.pricing import money
+from skillopt.report.run import RunView, read_run
+from skillopt.run.progress import STAGES, Progress
+from skillopt.values import fraction, text, whole
+from skillopt.web.state import read_live
+
+_WIDE = 300
+
+
+@dataclass(frozen=True)
+class Now:
+    """What a run does at the moment. ``doing`` is the stage of the step, or what it does outside of the steps;
+    ``passes`` are the sets of items that are being answered, each with how many of them are done. ``seconds_left`` is
+    about how long the run still takes, None while nobody can tell."""
+
+    epoch: int
+    step: int
+    steps: int
+    doing: str
+    passes: tuple[Mapping[str, Any], ...]
+    seconds_left: float | None
 
 
 @dataclass(frozen=True)
 class Status:
-    """A run at a glance. ``state`` is ``running``, ``finished`` or ``stopped``, ``reason`` why it stopped; scores are
-    None where nothing was measured, ``go_on`` is None where nothing is left to do or it cannot be done. ``cost_usd`` is
-    None where the cost of a request is not known; ``cost_known_usd`` is what the others cost."""
+    """A run at a glance. ``kind`` is ``training`` or ``evaluation``, ``state`` one of ``new``, ``running``,
+    ``finished`` and ``stopped``, ``reason`` why it stopped. Scores are in the gate's metric, None where nothing was
+    measured; ``now`` is None unless a training is running, ``go_on`` where nothing is left to do or it cannot be
+    done. ``cost_usd`` is None where the cost of a request is not known; ``cost_known_usd`` is what the others cost."""
 
     root: str
+    kind: str
     state: str
     reason: str | None
     detail: str
@@ -41,6 +62,7 @@ class Status:
     tokens: int | None
     cost_usd: float | None
     cost_known_usd: float | None
+    now: Now | None
     evaluation: Mapping[str, Any] | None
     go_on: str | None
     notes: tuple[str, ...]
@@ -54,135 +76,121 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _status(shell: Shell, argv: Sequence[str] | None) -> int:
     parser = make_parser("skillopt status", "Says how far a run is. It only reads; the run may be going on.")
     parser.add_argument("run", metavar="RUN", help="run folder")
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    add_json(parser)
     args = parser.parse_args(argv)
-    status = status_of(read_run(Path(args.run)))
-    lines = [json.dumps(asdict(status), ensure_ascii=False, indent=2)] if args.json else status_lines(status)
-    for line in lines:
+    view = read_run(Path(args.run))
+    status = status_of(view, now_of(read_live(view.root).progress) if view.status == "running" else None)
+    for line in [json_text(status)] if args.json else status_lines(status):
         shell.say(line)
     return 0
 
 
-def status_of(files: RunFiles) -> Status:
-    """What the files of a run say when they are read together."""
-    state, reason, detail = state_of(
-        in_use=files.in_use,
-        event=files.last_event,
-        summary=files.summary,
-        evaluation=files.evaluation,
-        has_journal=files.has_journal,
-    )
-    pointers, summary = files.pointers, files.summary
-    last = files.rows[-1] if files.rows else {}
-    best = anchored(files.root, pointers.get("best_skill_path"), "best_skill.md")
-    open_end = state == "stopped" and files.has_journal and not files.evaluation
-    requests, tokens = _spent(files)
+def now_of(progress: Progress) -> Now | None:
+    """What a run does, by its events; None where they tell nothing."""
+    stages = [stage.name for stage in progress.stages if stage.state == "now"]
+    doing = progress.phase or "".join(stages[-1:])
+    passes = tuple({"label": each.label, "done": each.done, "total": each.total} for each in progress.passes)
+    if not (doing or passes):
+        return None
+    left = progress.seconds_left(progress.at)
+    return Now(progress.epoch, progress.step, progress.steps, doing, passes, None if left is None else round(left, 1))
+
+
+def status_of(view: RunView, now: Now | None = None) -> Status:
+    """What a run says of itself at a glance."""
+    last = view.rows[-1] if view.rows else {}
+    told = {**last, **view.pointers}
+    spent = view.spending()
+    open_end = view.kind == "training" and view.has_journal and view.status in ("new", "stopped")
     return Status(
-        root=str(files.root),
-        state=state,
-        reason=reason,
-        detail=detail,
-        steps_done=max(_whole(pointers.get("last_completed_step")), _whole(last.get("step"))),
-        steps_total=_total_steps(files),
-        baseline_score=_number(summary.get("baseline_selection_hard")),
-        best_score=_number(pointers.get("best_score", last.get("best_score"))),
-        best_step=pointers.get("best_step", last.get("best_step")),
-        best_skill=str(best) if best.is_file() else None,
-        current_score=_number(pointers.get("current_score", last.get("current_score"))),
-        current_origin=pointers.get("current_origin"),
-        actions=dict(Counter(str(row.get("action")) for row in files.rows)),
-        requests=requests,
-        tokens=tokens,
-        cost_usd=_cost(files),
-        cost_known_usd=files.cost[0] if files.cost else None,
-        evaluation=files.evaluation or None,
-        go_on=how_to_go_on(str(files.root), detail) if open_end else None,
-        notes=_notes(files),
+        root=str(view.root),
+        kind=view.kind,
+        state=view.status,
+        reason=None if view.stop_reason == "completed" else view.stop_reason,
+        detail=view.detail,
+        steps_done=view.steps_done,
+        steps_total=view.total_steps,
+        baseline_score=view.seed_at_gate()[0],
+        best_score=fraction(told.get("best_score")),
+        best_step=whole(told["best_step"]) if "best_step" in told else None,
+        best_skill=str(view.best_path) if view.best_path else None,
+        current_score=fraction(told.get("current_score")),
+        current_origin=text(told.get("current_origin")) or None,
+        actions=dict(Counter(text(row.get("action")) for row in view.rows)),
+        requests=spent.requests if spent else None,
+        tokens=spent.tokens if spent else None,
+        cost_usd=spent.usd if spent else None,
+        cost_known_usd=spent.known_usd if spent else None,
+        now=now,
+        evaluation=view.evaluation or None,
+        go_on=how_to_go_on(str(view.root), view.detail) if open_end else None,
+        notes=_notes(view),
     )
 
 
 def status_lines(status: Status) -> list[str]:
     """The status for a person."""
-    lines = [f"run: {status.root}", f"state: {status.state}" + (f" ({status.reason})" if status.reason else "")]
+    reason = f" ({shorten(status.reason, _WIDE)})" if status.reason else ""
+    lines = [f"run: {clean(status.root)}", f"state: {status.state}{reason}"]
+    if status.now:
+        lines.append(f"now: {_now(status.now)}")
     if status.detail:
-        lines.append(f"  {status.detail}")
-    if status.evaluation is not None:
-        found = status.evaluation
-        scores = f"hard={number(_number(found.get('hard')))}  soft={number(_number(found.get('soft')))}"
-        lines.append(f"evaluation of {found.get('skill')} on {found.get('split')}")
-        lines.append(f"Results: {scores}  (n={found.get('n_items')})")
-    else:
-        lines += _training_lines(status)
+        lines.append(f"  {shorten(status.detail, _WIDE)}")
+    lines += _training_lines(status) if status.kind == "training" else _evaluation_lines(status.evaluation or {})
     if status.tokens is not None:
         sent = "" if status.requests is None else f" in {status.requests:,} requests"
-        lines += [f"tokens: {status.tokens:,}{sent}", _cost_line(status)]
+        lines.append(f"tokens: {status.tokens:,}{sent}")
+        lines.append(f"cost: {money(status.cost_usd, status.cost_known_usd or 0.0)}")
     lines += [f"note: {note}" for note in status.notes]
     if status.go_on:
-        lines.append(f"go on with: {status.go_on}")
+        lines.append(f"go on with: {clean(status.go_on)}")
     return lines
 
 
-def _cost_line(status: Status) -> str:
-    known = status.cost_known_usd if status.cost_usd is None else None
-    return f"cost: {money(status.cost_usd)}" + (f" (at least {money(known)})" if known else "")
+def _now(now: Now) -> str:
+    """``step 1 of 2, rollout 14/24, about 5 min left``."""
+    in_step = now.doing in STAGES
+    passes = [f"{clean(each['label'])} {each['done']}/{each['total']}" for each in now.passes]
+    if in_step:
+        passes = [name.removeprefix(f"step {now.step} ") for name in passes]
+    where = [f"step {now.step} of {now.steps or '?'}"] if in_step else []
+    doing = [clean(now.doing)] if now.doing and not any(name.startswith(now.doing) for name in passes) else []
+    left = [] if now.seconds_left is None else [_left(now.seconds_left)]
+    return ", ".join([*where, *doing, *passes, *left])
+
+
+def _left(seconds: float) -> str:
+    return "less than a minute left" if seconds < 60 else f"about {math.ceil(seconds / 60)} min left"
+
+
+def _evaluation_lines(found: Mapping[str, Any]) -> list[str]:
+    if not found:
+        return ["evaluation without a result yet"]
+    skill, split = (shorten(text(found.get(key)), _WIDE) for key in ("skill", "split"))
+    scores = f"hard={number(fraction(found.get('hard')))}  soft={number(fraction(found.get('soft')))}"
+    return [f"evaluation of {skill} on {split}", f"Results: {scores}  (n={whole(found.get('n_items'))})"]
 
 
 def _training_lines(status: Status) -> list[str]:
     total = "?" if status.steps_total is None else status.steps_total
     best = f"best: {number(status.best_score)}"
     if status.best_score is not None:
-        best += f" (step {status.best_step})" + (f"  {status.best_skill}" if status.best_skill else "")
-    origin = f" ({status.current_origin})" if status.current_origin else ""
+        best += "" if status.best_step is None else f" (step {status.best_step})"
+        best += f"  {clean(status.best_skill)}" if status.best_skill else ""
+    origin = f" ({shorten(status.current_origin, _WIDE)})" if status.current_origin else ""
     lines = [f"steps: {status.steps_done} of {total}", best, f"current: {number(status.current_score)}{origin}"]
     if status.baseline_score is not None:
         lines.insert(1, f"baseline: {number(status.baseline_score)}")
-    if status.actions:
-        width = max(map(len, status.actions))
-        lines += ["actions:", *(f"  {action:<{width}}  {count}" for action, count in sorted(status.actions.items()))]
+    counts = [(shorten(action, 40) or "unknown", count) for action, count in sorted(status.actions.items())]
+    if counts:
+        width = max(len(action) for action, _ in counts)
+        lines += ["actions:", *(f"  {action:<{width}}  {count}" for action, count in counts)]
     return lines
 
 
-def _total_steps(files: RunFiles) -> int | None:
-    epochs, steps = files.config.get("num_epochs"), files.config.get("steps_per_epoch")
-    return epochs * steps if isinstance(epochs, int) and isinstance(steps, int) and steps > 0 else None
-
-
-def _spent(files: RunFiles) -> tuple[int | None, int | None]:
-    """Requests and tokens: from the journal, else from the summary, else from the rows, whichever is there."""
-    if files.spent is not None:
-        return files.spent
-    total = _mapping(_mapping(files.summary.get("token_summary")).get("_total"))
-    if total:
-        return None, _whole(total.get("total_tokens"))
-    stages = [_mapping(stage) for row in files.rows for stage in _mapping(row.get("tokens")).values()]
-    counted = [_whole(stage.get(key)) for stage in stages for key in ("prompt_tokens", "completion_tokens")]
-    return None, sum(counted) if counted else None
-
-
-def _cost(files: RunFiles) -> float | None:
-    """From the journal, else from the summary; None where a part of it is not known."""
-    if files.cost is not None:
-        known, unknown = files.cost
-        return None if unknown or not (files.spent and files.spent[0]) else known
-    return _number(_mapping(_mapping(files.summary.get("cost_summary")).get("_total")).get("cost_usd"))
-
-
-def _notes(files: RunFiles) -> tuple[str, ...]:
-    repair = "; resuming writes it again" if files.has_journal else ""
-    notes = [f"{name} is torn{repair}" for name in files.torn]
-    if not files.has_journal:
+def _notes(view: RunView) -> tuple[str, ...]:
+    repair = "; resuming writes it again" if view.has_journal else ""
+    notes = [f"{problem}{repair}" for problem in view.problems]
+    if not view.has_journal:
         notes.append("made by another implementation or without its journal: it can be read, not continued")
     return tuple(notes)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _whole(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _number(value: Any) -> float | None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) else None

@@ -21,10 +21,12 @@ RED, GREEN, DIM, BOLD, CYAN = "31", "32", "2", "1", "36"
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option to print JSON."""
     parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:
+    """The option that decides about colours (``wants_color``)."""
     choices = ("auto", "always", "never")
     parser.add_argument("--color", choices=choices, default="auto", help="colours: on a terminal, always or never")
 
@@ -77,15 +79,21 @@ def interval(lift: Lift | None) -> str:
     return "" if lift is None else f"{lift.lift:+.4f} [{lift.low:+.4f}, {lift.high:+.4f}]"
 
 
+def lift_cells(lift: Lift | None) -> tuple[str, str, str, str]:
+    """The cells beside an interval: p-value, pairs, how many of them rose, and fell."""
+    return ("", "", "", "") if lift is None else (f"{lift.p_value:.2g}", str(lift.n), str(lift.wins), str(lift.losses))
+
+
 def items_named(ids: Sequence[str], most: int = 3) -> str:
     """The first of some item ids, and how many more there are."""
     more = f" +{len(ids) - most}" if len(ids) > most else ""
     return ", ".join(shorten(id_, 40) for id_ in ids[:most]) + more
 
 
-def json_text(value: Any) -> str:
-    """A value as JSON; dataclasses are objects, and a number that JSON has no word for is null."""
-    text = json.dumps(_plain(value), ensure_ascii=False, indent=2, default=str)
+def json_text(value: Any, indent: int | None = 2) -> str:
+    """A value as JSON, on one line where ``indent`` is None; dataclasses are objects, and a number that JSON has no
+    word for is null."""
+    text = json.dumps(_plain(value), ensure_ascii=False, indent=indent, default=str)
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillopt.cli.edge import INTERRUPTED, Shell, guarded
-from skillopt.cli.endings import closing, how_to_go_on
+from skillopt.cli.endings import closing, how_to_go_on, next_steps
 from skillopt.cli.listen import listening
 from skillopt.cli.options import (
     add_no_report,
@@ -26,6 +26,7 @@ from skillopt.config.flags import add_flags, parse_args
 
 if TYPE_CHECKING:
     from skillopt.engine.prepare import Prepared
+    from skillopt.engine.resume import Kind
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,6 +69,9 @@ def run_training(shell: Shell, args: argparse.Namespace, config: Config, environ
         from skillopt.cli.report import report_after_training
 
         report_after_training(shell, ending.root)
+    if ending.reason == "completed":
+        for line in next_steps(ending.summary, str(ending.root)):
+            shell.say(line)
     return end.status
 
 
@@ -89,21 +93,22 @@ def dry_run(shell: Shell, config: Config, environ: Mapping[str, str]) -> int:
     for part in parts:
         shell.say(part.line())
     shell.say(cost_line(parts))
-    for line in folder_lines(prepared, Path(config.env.out_root)):
+    for line in folder_lines(prepared, "training"):
         shell.say(line)
     shell.say("dry run: nothing was sent")
     return 0
 
 
-def folder_lines(prepared: Prepared, root: Path) -> list[str]:
-    """What a run would find in its folder."""
-    from skillopt.engine.resume import TRAINING, difference, identity, made_with
+def folder_lines(prepared: Prepared, kind: Kind, skill: str = "") -> list[str]:
+    """What a run would find in its folder; ``skill`` is what people call its skill."""
+    from skillopt.engine.resume import difference, identity, made_with
 
-    made, wanted = made_with(root), identity(prepared, TRAINING)
+    root, policy = Path(prepared.config.env.out_root), prepared.config.runtime.resume_policy
+    made, wanted = made_with(root), identity(prepared, kind, skill)
     if made is None:
         return [f"run folder: {root} (would be made)"]
-    if made == wanted:
+    lines = difference(made, wanted) if made["kind"] == kind else [made["kind"]]
+    if not lines:
         return [f"run folder: {root} (is there: what it holds is not sent again)"]
-    policy = prepared.config.runtime.resume_policy
-    lines = [f"run folder: {root} was made otherwise (runtime.resume_policy={policy}):"]
-    return lines + [f"  {line}" for line in (difference(made, wanted) if made["kind"] == TRAINING else [made["kind"]])]
+    head = f"run folder: {root} was made otherwise (runtime.resume_policy={policy}):"
+    return [head, *(f"  {line}" for line in lines)]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from skillopt.cli.edge import REFUSED, Shell, guarded
 from skillopt.cli.options import make_parser
+from skillopt.extras import install_hint
 
 _NEEDED = ("starlette", "uvicorn", "jinja2")
 _ABOUT = (
@@ -27,7 +28,7 @@ def _ui(shell: Shell, argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        shell.complain(f"error: the dashboard needs {', '.join(missing)}: pip install 'skillopt[webui]'")
+        shell.complain(f"error: the dashboard needs {', '.join(missing)}: {install_hint('webui')}")
         return REFUSED
     from skillopt.web.app import listen, serve
     from skillopt.web.settings import SettingsError, make_settings

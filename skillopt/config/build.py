@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from skillopt.config.errors import ConfigError
+from skillopt.config.errors import UNKNOWN, ConfigError, Problem
 from skillopt.config.layers import Entry, Layer
 from skillopt.config.schema import Config, key_by_dotted
 from skillopt.config.sections import DEFAULT_MIN_LEARNING_RATE
@@ -25,12 +25,14 @@ _BOUNDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong. ``dotted`` is the key ("" for a clash of several); ``later`` = known but not built."""
+class Invalid:
+    """A value that is wrong. ``dotted`` is the key ("" for a clash of several), ``meant`` the value that was probably
+    meant; ``later`` = known but not built."""
 
     dotted: str
     message: str
     later: bool
+    meant: str = ""
 
 
 def merge(layers: Iterable[Layer]) -> dict[str, Entry]:
@@ -51,7 +53,7 @@ def _relaxed(entries: dict[str, Entry]) -> dict[str, Entry]:
     return {dotted: entry for dotted, entry in entries.items() if dotted != _FLOOR}
 
 
-def validate(entries: Mapping[str, Entry]) -> Config | list[Problem]:
+def validate(entries: Mapping[str, Entry]) -> Config | list[Invalid]:
     """The configuration that the entries make, or what is wrong with them."""
     nested: dict[str, dict[str, Any]] = {}
     for dotted, entry in entries.items():
@@ -60,20 +62,20 @@ def validate(entries: Mapping[str, Entry]) -> Config | list[Problem]:
     try:
         return Config.model_validate(nested)
     except ValidationError as error:
-        return [_problem(details) for details in error.errors(include_url=False)]
+        return [_invalid(details) for details in error.errors(include_url=False)]
 
 
-def build(entries: Mapping[str, Entry], problems: Sequence[str] = ()) -> Config:
+def build(entries: Mapping[str, Entry], problems: Sequence[Problem] = ()) -> Config:
     """The configuration. Raises ``ConfigError`` with ``problems`` and everything that is wrong with the entries."""
     result = validate(entries)
     if isinstance(result, Config):
         if problems:
             raise ConfigError(problems)
         return result
-    raise ConfigError([*problems, *(_line(problem, entries) for problem in result)])
+    raise ConfigError([*problems, *(_problem(invalid, entries) for invalid in result)])
 
 
-def _problem(details: ErrorDetails) -> Problem:
+def _invalid(details: ErrorDetails) -> Invalid:
     dotted = ".".join(str(part) for part in details["loc"][:2])
     kind = details["type"]
     if kind in _BOUNDS:
@@ -81,13 +83,15 @@ def _problem(details: ErrorDetails) -> Problem:
         message = f"{_BOUNDS[kind].format(**bound)}, got {shown(details['input'])}"
     else:
         message = details["msg"]
-    return Problem(dotted if dotted in key_by_dotted() else "", message, kind == "not_built")
+    meant = str(details.get("ctx", {}).get("meant", ""))
+    return Invalid(dotted if dotted in key_by_dotted() else "", message, kind == "not_built", meant)
 
 
-def _line(problem: Problem, entries: Mapping[str, Entry]) -> str:
-    if not problem.dotted:
-        return problem.message
-    entry = entries.get(problem.dotted)
+def _problem(invalid: Invalid, entries: Mapping[str, Entry]) -> Problem:
+    if not invalid.dotted:
+        return Problem(invalid.message)
+    entry = entries.get(invalid.dotted)
+    source = entry.source if entry is not None else UNKNOWN
     # A file names its key in the source already, and a message should not say it twice.
-    where = f" ({entry.source})" if entry is not None and entry.source else ""
-    return hide_userinfo(f"{problem.dotted} {problem.message}{where}")
+    where = f" ({source.text})" if source.text else ""
+    return Problem(hide_userinfo(f"{invalid.dotted} {invalid.message}{where}"), source, invalid.meant)

@@ -54,9 +54,10 @@ strong: base files, the file, overrides, options. Switches take a value: `true`,
 ## Secrets
 
 API keys belong in the environment, or in a file `.env` in the folder where the command is started; a variable that is
-set already wins over the file (`.env.example` lists them all). The keys of providers that published configurations
-hold are read from there too, and stored nowhere. No key, and no user or password of a base URL, is written to the run
-folder, to a log or into an error message, and none decides whether a run may be resumed.
+set already wins over the file (`.env.example` lists them all). A quote that does not close is refused there, with its
+line. The keys of providers that published configurations hold are read from there too, and stored nowhere. No key, and
+no user or password of a base URL, is written to the run folder, to a log or into an error message, and none decides
+whether a run may be resumed.
 
 ## Providers
 

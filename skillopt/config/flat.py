@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from skillopt.config.build import build, validate
+from skillopt.config.errors import Source
 from skillopt.config.keys import KeyInfo
 from skillopt.config.layers import Entry, layer_of_mapping
 from skillopt.config.schema import SECTIONS, Config, iter_keys, key_by_dotted, key_by_flat
@@ -31,7 +32,7 @@ def from_flat(flat: Mapping[str, Any]) -> Config:
     ``UserWarning`` that names such keys. Raises ``ConfigError`` when a value is wrong.
     """
     known = {name: value for name, value in flat.items() if name in _names() and name not in _DERIVED}
-    layer = layer_of_mapping(known, "stored configuration")
+    layer = layer_of_mapping(known, Source(text="stored configuration"))
     entries = {
         dotted: replace(entry, value=_unmasked(entry.value))
         for dotted, entry in layer.entries.items()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skillopt.config.errors import ConfigError
+from skillopt.config.errors import ConfigError, Problem, Source
 from skillopt.config.keys import KeyInfo
 from skillopt.config.schema import SECTIONS, iter_keys, key_by_dotted, key_by_flat
 from skillopt.config.values import NULLS, Plain
@@ -28,7 +28,7 @@ class Entry:
     """A value and where it was given. Of two entries for a key the one of the higher ``rank`` counts."""
 
     value: Any
-    source: str
+    source: Source
     rank: int = 0
 
 
@@ -37,7 +37,7 @@ class Layer:
     """What one source gives: entries by dotted key, what is wrong with it, and where retired keys stand in it."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
-    problems: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
     retired: Sequence[str] = ()
 
 
@@ -46,20 +46,29 @@ class _Collector:
     """Gathers the entries of one layer."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     retired: list[str] = field(default_factory=list)
 
-    def put(self, dotted: str, value: Any, source: str, *, weak: bool = False) -> None:
+    def put(self, dotted: str, value: Any, source: Source, *, weak: bool = False) -> None:
         if dotted == RETIRED:
-            self.retired.append(source)
+            self.retired.append(source.text)
         elif not (weak and dotted in self.entries):
             self.entries[dotted] = Entry(value, source)
+
+    def refuse(self, text: str, source: Source, shown: str = "") -> None:
+        """Keeps a problem; ``shown`` says its source otherwise."""
+        self.problems.append(Problem(f"{text} ({shown or source.text})", source))
+
+    def refuse_key(self, name: str, source: Source, shown: str = "") -> None:
+        """Keeps that a key is not known."""
+        text, meant = unknown_key(name)
+        self.problems.append(Problem(f"{text} ({shown or source.text})", source, meant, misnamed=True))
 
     def layer(self) -> Layer:
         return Layer(self.entries, tuple(self.problems), tuple(self.retired))
 
 
-def layer_of_mapping(document: Mapping[Any, Any], source: str) -> Layer:
+def layer_of_mapping(document: Mapping[Any, Any], source: Source) -> Layer:
     """The layer of a structured, a flat or a mixed mapping. Within it a structured key wins over its flat twin."""
     found = _Collector()
     flat: list[tuple[str, Any]] = []
@@ -68,26 +77,31 @@ def layer_of_mapping(document: Mapping[Any, Any], source: str) -> Layer:
         if name in SECTIONS and (isinstance(value, Mapping) or _is_null(value)):
             _read_section(found, name, value, source)
         elif name in SECTIONS and name != "env":
-            found.problems.append(f"{name} is a section and must hold a mapping of its keys ({source})")
+            found.refuse(f"{name} is a section and must hold a mapping of its keys", source)
         elif isinstance(value, Mapping) and _known(name) is None:
-            found.problems.append(f"{name} is not a known section{did_you_mean(name, SECTIONS)} ({source})")
+            found.refuse(f"{name} is not a known section{did_you_mean(name, SECTIONS)}", source)
         else:
             flat.append((name, value))
     for name, value in sorted(flat, key=_alias_last):
         dotted = _known(name)
         if dotted is None:
-            found.problems.append(f"{unknown_key(name)} ({source})")
+            found.refuse_key(name, source)
         else:
-            found.put(dotted, value, source if name == dotted else f"{source}: {name}", weak=True)
+            found.put(dotted, value, source if name == dotted else _under(source, name), weak=True)
     return found.layer()
 
 
-def _read_section(found: _Collector, section: str, values: Any, source: str) -> None:
+def _under(source: Source, name: str) -> Source:
+    """The source of a key that stands there by another name."""
+    return replace(source, text=f"{source.text}: {name}")
+
+
+def _read_section(found: _Collector, section: str, values: Any, source: Source) -> None:
     entries = values.items() if isinstance(values, Mapping) else ()
     for name, value in sorted(((f"{section}.{name}", value) for name, value in entries), key=_alias_last):
         dotted = _known(name)
         if dotted is None:
-            found.problems.append(f"{unknown_key(name)} ({source})")
+            found.refuse_key(name, source)
         else:
             found.put(dotted, value, source, weak=True)
 
@@ -99,13 +113,13 @@ def layer_of_overrides(overrides: Iterable[str]) -> Layer:
         name, equals, text = override.partition("=")
         name = name.strip()
         dotted = _known(name)
+        source = Source.override(name, dotted)
         if not equals:
-            found.problems.append(f"{name or 'an override'} must have the form section.key=value (override)")
+            found.refuse(f"{name or 'an override'} must have the form section.key=value", source)
         elif dotted is None:
-            found.problems.append(f"{unknown_key(name)} (override)")
+            found.refuse_key(name, source)
         else:
             try:
-                source = "override" if name == dotted else f"override {name}"
                 found.put(dotted, override_value(text, key_by_dotted().get(dotted)), source)
             except ConfigError as error:
                 found.problems.extend(error.problems)
@@ -117,7 +131,8 @@ def override_value(text: str, info: KeyInfo | None) -> Any:
     text = text.strip()
     quoted = len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'"
     if quoted or (info is not None and info.kind.base == "list" and text.startswith("[")):
-        value = parse_yaml(text, f"override {info.dotted}" if info else "override")
+        dotted = info.dotted if info else ""
+        value = parse_yaml(text, Source("override", dotted, f"override {dotted}".strip()))
         return value if isinstance(value, (str, list)) else Plain(text)
     return Plain(text)
 
@@ -128,19 +143,19 @@ def layer_of_flags(flags: Mapping[str, Any]) -> Layer:
     for name, value in flags.items():
         dotted = _known(name)
         info = key_by_dotted().get(dotted or "")
-        source = f"--{info.flag}" if info is not None and info.flag else f"--{name}"
+        source = Source.option(f"--{info.flag}" if info is not None and info.flag else f"--{name}")
         if dotted is None:
-            found.problems.append(f"{unknown_key(name)} (flag {source})")
+            found.refuse_key(name, source, f"flag {source.text}")
         else:
             text = info is None or info.kind.base == "text"
             found.put(dotted, Plain(value) if type(value) is str and not text else value, source)
     return found.layer()
 
 
-def unknown_key(name: str) -> str:
-    """Says that a key does not exist, and which one was probably meant."""
+def unknown_key(name: str) -> tuple[str, str]:
+    """Says that a key does not exist, and which one was probably meant ('' for none)."""
     if name in SECTIONS:
-        return f"{name} is a section; write {name}.<key>=value"
+        return f"{name} is a section; write {name}.<key>=value", ""
     section, _, leaf = name.rpartition(".")
     in_section = f"{nearest(section, SECTIONS)}.{leaf}" if section else ""
     leaves = {spelling: info.dotted for info in reversed(iter_keys()) for spelling in (info.name, info.flat)}
@@ -151,7 +166,7 @@ def unknown_key(name: str) -> str:
         meant = leaves[leaf]
     else:
         meant = spellings.get(nearest(name, spellings) or "") or leaves.get(nearest(leaf, leaves) or "")
-    return f"{name} is not a known key" + (f"; did you mean {meant}?" if meant else "")
+    return f"{name} is not a known key" + (f"; did you mean {meant}?" if meant else ""), meant or ""
 
 
 def _known(name: str) -> str | None:

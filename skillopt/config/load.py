@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from skillopt.config.build import build, merge
-from skillopt.config.errors import ConfigError
+from skillopt.config.errors import ConfigError, Problem, Source
 from skillopt.config.layers import Entry, Layer, layer_of_flags, layer_of_mapping, layer_of_overrides
 from skillopt.config.schema import Config, iter_keys
 from skillopt.config.secrets import Redactor
@@ -47,10 +48,11 @@ def load_config(
         problems = [problem for layer in layers for problem in layer.problems]
         config = build(merge(layers), problems)
         if not config.env.name:
-            raise ConfigError("env.name is not set: name the environment in the configuration or with --env NAME")
+            unset = "env.name is not set: name the environment in the configuration or with --env NAME"
+            raise ConfigError(Problem(unset, Source.option("--env")))
         return config
     except ConfigError as error:
-        raise ConfigError(redactor.mask(problem) for problem in error.problems) from None
+        raise ConfigError(replace(each, text=redactor.mask(each.text)) for each in error.problems) from None
 
 
 def _find(path: str | Path) -> Path:
@@ -59,7 +61,7 @@ def _find(path: str | Path) -> Path:
         return given
     shipped = config_file(str(path))
     if shipped is None or not shipped.is_file():
-        raise ConfigError(f"{given}: there is no such configuration file")
+        raise ConfigError(Problem(f"{given}: there is no such configuration file", Source.option("--config")))
     return shipped
 
 
@@ -68,14 +70,14 @@ def _file_layers(path: Path, above: tuple[Path, ...]) -> Iterator[Layer]:
     real = path.resolve()
     if real in [other.resolve() for other in above]:
         names = " -> ".join(str(other) for other in (*above, path))
-        raise ConfigError(f"the configuration inherits from itself: {names}")
+        raise ConfigError(Problem(f"the configuration inherits from itself: {names}", Source.file(path)))
     document = dict(read_yaml(path))
     for name in _bases(document.pop(_BASE, None), path):
         base = path.parent / name
         if not os.path.isfile(base):
-            raise ConfigError(f"{path}: {_BASE} {name}: there is no such file")
+            raise ConfigError(Problem(f"{path}: {_BASE} {name}: there is no such file", Source.file(path)))
         yield from _file_layers(base, (*above, path))
-    yield layer_of_mapping(document, str(path))
+    yield layer_of_mapping(document, Source.file(path))
 
 
 def _bases(value: Any, path: Path) -> list[str]:
@@ -83,13 +85,13 @@ def _bases(value: Any, path: Path) -> list[str]:
         return []
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise ConfigError(f"{path}: {_BASE} must be a path or a list of paths")
+        raise ConfigError(Problem(f"{path}: {_BASE} must be a path or a list of paths", Source.file(path)))
     return [str(name) for name in names]
 
 
 def _layer_of_config(config: Config) -> Layer:
     values = {info.dotted: getattr(getattr(config, info.section), info.name) for info in iter_keys() if info.built}
-    return Layer({dotted: Entry(value, "base configuration") for dotted, value in values.items()})
+    return Layer({dotted: Entry(value, Source(text="base configuration")) for dotted, value in values.items()})
 
 
 def _warn_of_retired(sources: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ from skillopt.config.sections import (
     RuntimeConfig,
     TrainConfig,
 )
-from skillopt.config.values import invalid, shown
+from skillopt.config.values import invalid, looks_like_a_key, shown
 
 RoleBackend = Literal["openai_chat", ProviderName]
 Backend = Literal["auto", "openai_chat", ProviderName]
@@ -83,7 +83,8 @@ class ModelConfig(ProviderKeys, GeneralKeys):
     @classmethod
     def _http(cls, value: str | None) -> str | None:
         if value and not re.match(r"https?://[^/\s]", value):
-            raise invalid(f"must begin with http:// or https://, got {shown(value)}")
+            told = "***" if looks_like_a_key(value) else shown(value)
+            raise invalid(f"must begin with http:// or https://, got {told}")
         return value
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic_core import PydanticCustomError
 
-from skillopt.spelling import did_you_mean
+from skillopt.spelling import did_you_mean, nearest
 
 Base = Literal["bool", "int", "float", "text", "list", "secret", "choice"]
 
@@ -28,6 +28,8 @@ _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _LARGEST = 2**53
 _USERINFO = re.compile(r"(?<=://)[^/?#\s]+@")
+_KEY_LIKE = re.compile(r"sk-[\w.-]{4,}|(?=\D*\d)(?:[\w.+=~-]{16,}|[\w+/=]{32,})")
+_DOMAIN = re.compile(r"\.[A-Za-z]{2,}$")
 _BASES: Mapping[type, Base] = {bool: "bool", int: "int", float: "float", str: "text", SecretStr: "secret"}
 
 
@@ -89,9 +91,9 @@ def kind_of(annotation: Any) -> Kind:
     return Kind(_BASES[base], nullable)
 
 
-def invalid(what: str) -> PydanticCustomError:
-    """An error that says what is wrong with a value."""
-    return PydanticCustomError("invalid_value", "{what}", {"what": what})
+def invalid(what: str, meant: str = "") -> PydanticCustomError:
+    """An error that says what is wrong with a value, and the one that was probably meant."""
+    return PydanticCustomError("invalid_value", "{what}", {"what": what, "meant": meant})
 
 
 def not_built(what: str) -> PydanticCustomError:
@@ -102,6 +104,11 @@ def not_built(what: str) -> PydanticCustomError:
 def hide_userinfo(text: str, stand_in: str = "***@") -> str:
     """``text`` with the user and password of every URL in it, and the ``@`` behind them, replaced."""
     return _USERINFO.sub(stand_in, text)
+
+
+def looks_like_a_key(text: str) -> bool:
+    """Whether a text that stands where a URL should is rather a key: one long word with digits, and no host's name."""
+    return _KEY_LIKE.fullmatch(text.strip()) is not None and _DOMAIN.search(text.strip()) is None
 
 
 def shown(value: Any) -> str:
@@ -238,8 +245,9 @@ def _choice(value: Any, kind: Kind, rules: Rules) -> str:
         return str(rules.null[0])
     if text in rules.later:
         raise not_built(f'"{text}" is not available in this version: {rules.later[text]}')
-    hint = did_you_mean(text, (*kind.choices, *rules.aliases))
-    raise invalid(f"must be one of {kind.in_words}; got {shown(value)}{hint}")
+    known = (*kind.choices, *rules.aliases)
+    what = f"must be one of {kind.in_words}; got {shown(value)}{did_you_mean(text, known)}"
+    raise invalid(what, nearest(text, known) or "")
 
 
 _READERS: Mapping[Base, Callable[[Any], Any]] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from skillopt.config.errors import ConfigError
+from skillopt.config.errors import ConfigError, Problem, Source
 from skillopt.config.values import Plain
 
 _MERGE = "tag:yaml.org,2002:merge"
@@ -42,32 +42,35 @@ _Loader.yaml_constructors = {
 }
 
 
-def parse_yaml(text: str, where: str) -> Any:
-    """The one document of a YAML text, its unquoted scalars as ``Plain``. Raises ``ConfigError`` naming ``where``."""
+def parse_yaml(text: str, source: Source) -> Any:
+    """The one document of a YAML text, its unquoted scalars as ``Plain``. Raises ``ConfigError`` naming ``source``."""
+    where = source.text
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         what = " ".join(part for part in (error.context, error.problem) if part) or "this is not YAML"
-        raise ConfigError(f"{where}:{line} {what}") from None
+        raise ConfigError(Problem(f"{where}:{line} {what}", source)) from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{where}: this is not YAML: {str(error).splitlines()[0]}") from None
+        raise ConfigError(Problem(f"{where}: this is not YAML: {str(error).splitlines()[0]}", source)) from None
     except RecursionError:
-        raise ConfigError(f"{where}: the YAML is nested too deeply") from None
+        raise ConfigError(Problem(f"{where}: the YAML is nested too deeply", source)) from None
 
 
 def read_yaml(path: Path) -> Mapping[str, Any]:
     """The mapping that a YAML file holds; an empty file is an empty mapping. Raises ``ConfigError``."""
+    source = Source.file(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: the file is not UTF-8 (byte {error.start})") from None
+        raise ConfigError(Problem(f"{path}: the file is not UTF-8 (byte {error.start})", source)) from None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: the file cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    document = parse_yaml(text, str(path))
+        said = getattr(error, "strerror", None) or error
+        raise ConfigError(Problem(f"{path}: the file cannot be read: {said}", source)) from None
+    document = parse_yaml(text, source)
     if document is None:
         return {}
     if not isinstance(document, Mapping):
-        raise ConfigError(f"{path}: the file must hold a mapping of keys to values")
+        raise ConfigError(Problem(f"{path}: the file must hold a mapping of keys to values", source))
     return document

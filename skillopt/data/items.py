@@ -83,7 +83,8 @@ def manifest_error(schema: Schema, file: Path, manifest_dir: Path) -> DataError:
     command = schema.materialize.format(manifest_dir=manifest_dir)
     needs = f" ({', '.join(schema.required)})" if schema.required else ""
     todo = f"run\n  {command}\nand set env.split_dir to its output" if command else "fetch the rows of these ids first"
-    return DataError(f"{file}: this is an id manifest: it names the items but does not hold them{needs}; {todo}")
+    said = f"{file}: this is an id manifest: it names the items but does not hold them{needs}; {todo}"
+    return DataError(said, setting="env.split_dir", command=command)
 
 
 def _only_names(data: Mapping[str, Any], content: Iterable[str]) -> bool:

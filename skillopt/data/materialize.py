@@ -13,6 +13,7 @@ from skillopt.data.files import json_text, write_if_changed
 from skillopt.data.items import row_id
 from skillopt.data.readers import MANIFEST_NAME, Row, data_files, read_rows
 from skillopt.data.splits import ITEMS_NAME
+from skillopt.extras import install_hint
 from skillopt.types import SPLITS, Split
 
 DATASET = "lucadiliello/searchqa"
@@ -94,7 +95,7 @@ def hub_sources(dataset: str) -> Iterator[tuple[str, Iterable[Mapping[str, Any]]
     try:
         import datasets
     except ImportError as error:
-        raise DataError("the `datasets` library is needed here: pip install 'skillopt[searchqa]'") from error
+        raise DataError(f"the `datasets` library is needed here: {install_hint('searchqa')}") from error
     try:
         loaded = datasets.load_dataset(dataset)
     except (OSError, ValueError) as error:

@@ -23,6 +23,13 @@ def known_names(name: str, known: Iterable[str]) -> str:
     return f"{hint}Known: {', '.join(options)}"
 
 
+def nearest_first(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The known names, the one that looks most like ``name`` in front."""
+    options = list(known)
+    match = nearest(name, options)
+    return tuple(sorted(options, key=lambda option: option != match))
+
+
 def resolve_split(name: str) -> Split:
     """The split that ``name`` or an alias of it means. Raises ``DataError`` for any other name."""
     split = SPLIT_ALIASES.get(name.strip().lower())

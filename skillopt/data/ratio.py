@@ -17,7 +17,11 @@ def parse_ratio(text: str) -> Weights:
     parts = str(text).split(":")
     numbers = [part.strip() for part in parts]
     if len(numbers) != 3 or not all(n.isascii() and n.isdigit() and len(n) < 10 and int(n) > 0 for n in numbers):
-        raise DataError(f"env.split_ratio={text!r}: needs train:val:test as positive whole numbers, such as 2:1:7")
+        raise DataError(
+            f"env.split_ratio={text!r}: needs train:val:test as positive whole numbers, such as 2:1:7",
+            setting="env.split_ratio",
+            choices=("2:1:7",),
+        )
     train, val, test = (int(number) for number in numbers)
     return train, val, test
 

@@ -66,22 +66,29 @@ def data_files(folder: Path) -> list[Path]:
 def find_dataset(data_path: str | os.PathLike[str]) -> Path:
     """The raw data file that ``env.data_path`` means: the file itself, or the only data file of a folder."""
     if not str(data_path).strip():
-        raise DataError("env.data_path is empty: ratio mode needs the data file to split (or set env.split_mode)")
+        raise DataError(
+            "env.data_path is empty: ratio mode needs the data file to split (or set env.split_mode)",
+            setting="env.data_path",
+        )
     path = Path(data_path)
     if not path.exists():
-        raise DataError(f"env.data_path={path}: no such file or folder")
+        raise DataError(f"env.data_path={path}: no such file or folder", setting="env.data_path")
     if not path.is_dir():
         return path
     if any((path / name).is_dir() for name in SPLIT_FOLDERS):
         raise DataError(
             f"env.data_path={path}: this folder is split already (it has train/, val/ or test/); "
-            f"use env.split_mode=split_dir with env.split_dir={path}"
+            f"use env.split_mode=split_dir with env.split_dir={path}",
+            setting="env.split_dir",
+            choices=(str(path),),
         )
     files = data_files(path)
     if len(files) != 1:
         found = ", ".join(file.name for file in files) or "none"
         raise DataError(
-            f"env.data_path={path}: needs exactly one .json, .jsonl or .csv file in this folder, has {found}"
+            f"env.data_path={path}: needs exactly one .json, .jsonl or .csv file in this folder, has {found}",
+            setting="env.data_path",
+            choices=[str(file) for file in files],
         )
     return files[0]
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from skillopt.data.errors import DataError
 from skillopt.data.files import json_text, write_if_changed
 from skillopt.data.items import Placed, Schema, check_ids, is_manifest, manifest_error, to_items
-from skillopt.data.names import known_names, resolve_split, safe_name
+from skillopt.data.names import known_names, nearest_first, resolve_split, safe_name
 from skillopt.data.ratio import parse_ratio, ratio_split
 from skillopt.data.readers import MANIFEST_NAME, data_files, find_dataset, read_rows
 from skillopt.resources import sample_file
@@ -112,13 +112,21 @@ def load_splits(options: SplitOptions, schema: Schema) -> Splits:
     """
     limit = options.limit or 0
     if limit < 0:
-        raise DataError(f"env.limit={limit}: needs 0 (all items) or the number of items to keep of each split")
+        raise DataError(
+            f"env.limit={limit}: needs 0 (all items) or the number of items to keep of each split",
+            setting="env.limit",
+            choices=("0",),
+        )
     if options.split_mode == "split_dir":
         return to_splits(_read_split_dir(options.split_dir, schema), limit)
     if options.split_mode == "ratio":
         parts = _cut_dataset(options, schema)
         return replace(to_splits(parts, limit), cut=Cut(options, schema.env, parts))
-    raise DataError(f"unknown env.split_mode {options.split_mode!r}; {known_names(options.split_mode, _MODES)}")
+    raise DataError(
+        f"unknown env.split_mode {options.split_mode!r}; {known_names(options.split_mode, _MODES)}",
+        setting="env.split_mode",
+        choices=nearest_first(options.split_mode, _MODES),
+    )
 
 
 def to_splits(placed: dict[Split, list[Placed]], limit: int = 0) -> Splits:
@@ -147,24 +155,29 @@ def _seed(options: SplitOptions) -> int:
 
 def _read_split_dir(split_dir: str | os.PathLike[str], schema: Schema) -> dict[Split, list[Placed]]:
     if not str(split_dir).strip():
-        raise DataError("env.split_dir is empty: split_dir mode needs a folder with train/, val/ and test/")
+        raise DataError(
+            "env.split_dir is empty: split_dir mode needs a folder with train/, val/ and test/", setting="env.split_dir"
+        )
     root = Path(split_dir)
     if not root.is_dir():
         root = sample_file(str(split_dir)) or root
     if not root.is_dir():
         command = schema.materialize.format(manifest_dir="MANIFEST_DIR")
         hint = f"; to make it from an id manifest, run\n  {command}" if command else ""
-        raise DataError(f"env.split_dir={root}: no such folder{hint}")
+        raise DataError(f"env.split_dir={root}: no such folder{hint}", setting="env.split_dir", command=command)
     missing = [f"{split}/" for split in SPLITS if not (root / split).is_dir()]
     if missing:
-        raise DataError(f"env.split_dir={root}: has no {', '.join(missing)}; it needs train/, val/ and test/")
+        raise DataError(
+            f"env.split_dir={root}: has no {', '.join(missing)}; it needs train/, val/ and test/",
+            setting="env.split_dir",
+        )
     return {split: _read_split(root / split, schema) for split in SPLITS}
 
 
 def _read_split(folder: Path, schema: Schema) -> list[Placed]:
     files = data_files(folder)
     if not files:
-        raise DataError(f"{folder}: holds no .json, .jsonl or .csv file")
+        raise DataError(f"{folder}: holds no .json, .jsonl or .csv file", setting="env.split_dir")
     rows = read_rows(files[0])
     if is_manifest(rows, schema):
         raise manifest_error(schema, files[0], folder.parent)

@@ -11,7 +11,8 @@ from skillopt.agents.description import Cli
 from skillopt.agents.sandbox import Sandbox
 from skillopt.engine.remedies import Commands, log_in, own_path
 from skillopt.engine.resume import TRAINING, difference
-from skillopt.models.pricing import TELLS_ITS_COST, Price, cost_of_call, dollars, total
+from skillopt.extras import install_hint
+from skillopt.models.pricing import Price, cost_of_call, dollars, total
 from skillopt.models.profile import ResolvedRole
 from skillopt.models.types import Attempt
 
@@ -95,7 +96,7 @@ def price_check(resolved: ResolvedRole, price: Price | None) -> Check:
     """US dollars per million tokens; a price that nobody knows is unknown, never 0."""
     name = f"{resolved.spec.role} price"
     if price is None:
-        own = resolved.spec.provider in TELLS_ITS_COST
+        own = resolved.profile.tells_cost
         text = "the program says what each call cost" if own else "unknown, so what a run costs will be unknown"
         return Check(name, "ok", text, facts={"known": own})
     facts = {"known": True, "input": price.input, "output": price.output, "cached": price.cached}
@@ -115,7 +116,7 @@ def weights_check(
     facts = {"engine": engine, "present": present, "path": place}
     if not engine:
         text = "the engine for models on this machine is not installed"
-        return Check(f"{role} weights", "fail", text, ("pip install 'skillopt[local]'",), facts)
+        return Check(f"{role} weights", "fail", text, (install_hint("local"),), facts)
     if not present:
         text = f"not here yet; a run fetches them once ({size}, to {place})"
         return Check(f"{role} weights", "warn", text, (commands.of("models", "pull", model),), facts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from skillopt.config import Config
 from skillopt.envs.base import Env
@@ -34,6 +35,7 @@ class Priority:
 class Context:
     """A run's configuration, environment, items, models, folder, meter and event stream.
 
+    ``told`` is the configuration as its ``config.json`` tells it, with what came of it.
     ``ahead``: what is done in this context is done again in its turn. Until then it only asks the models.
     """
 
@@ -45,6 +47,7 @@ class Context:
     meter: SpendMeter
     events: Events
     total_steps: int = 0
+    told: Mapping[str, Any] = field(default_factory=dict)
     ahead: bool = False
 
     @property

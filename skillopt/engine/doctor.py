@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skillopt.agents.check import check_program
 from skillopt.agents.environment import credentials
@@ -21,7 +21,7 @@ from skillopt.agents.login import config_directory, has_login
 from skillopt.agents.sandbox import find_sandbox
 from skillopt.agents.table import CLIS
 from skillopt.config import Config, ConfigError
-from skillopt.config.provider_names import OPENAI_CHAT
+from skillopt.config.errors import Problem, Source
 from skillopt.data.errors import DataError
 from skillopt.engine.checks import (
     Check,
@@ -40,7 +40,7 @@ from skillopt.engine.errors import RoleError
 from skillopt.engine.models import open_clients
 from skillopt.engine.money import role_prices
 from skillopt.engine.prepare import Prepared, load_env, prepare_training, read_skill, role_of
-from skillopt.engine.remedies import Commands, for_call, for_data, for_plan, for_provider, typed_in
+from skillopt.engine.remedies import Commands, for_call, for_data, for_error, for_problem, for_provider
 from skillopt.engine.resume import TRAINING, identity, made_with
 from skillopt.envs.base import Env
 from skillopt.envs.scoring import EnvError
@@ -55,13 +55,10 @@ from skillopt.models.settings import Settings
 from skillopt.models.types import Attempt, ChatModel
 from skillopt.types import SPLITS, Role
 
-if TYPE_CHECKING:
-    from skillopt.local.weights import Shelf
-
 _ENGINE = "xllamacpp"
 _SHOWN_MODELS = 8
-_PATIENCE = {"cli": 150.0, "local": 120.0}
-"""Seconds that a probe may take in all, by protocol or provider."""
+_GRACE = 30.0
+"""Seconds that a probe may take beyond its request: to wait for its turn, to be asked again."""
 
 
 @dataclass(frozen=True)
@@ -138,20 +135,19 @@ def _told_once(checks: Sequence[Check]) -> list[Check]:
 
 
 def _role_checks(visit: Visit, role: Role, env: Env | None) -> tuple[ResolvedRole | None, list[Check]]:
-    own = visit.config.model.optimizer_backend if role == "optimizer" else visit.config.model.target_backend
-    commands, own_backend = visit.commands, own != OPENAI_CHAT
+    commands = visit.commands
     try:
         resolved = role_of(visit.config, role, visit.environ)
     except ProviderError as error:
         text = str(error).removeprefix(f"{role}: ")
-        return None, [Check(f"{role} model", "fail", text, for_provider(str(error), role, commands, own_backend))]
+        return None, [Check(f"{role} model", "fail", text, for_provider(error, role, commands))]
     refusal = ""
     advice: tuple[str, ...] = ()
     try:
         require(resolved, frozenset(getattr(env, "needs", ())) if role == "target" else frozenset())
     except ProviderError as error:
         refusal = str(error).removeprefix(f"{role}: ")
-        advice = for_provider(refusal, role, commands, own_backend)
+        advice = for_provider(error, role, commands)
     checks = [model_check(resolved)]
     if resolved.profile.protocol != "cli":
         checks.append(key_check(resolved, visit.from_file, commands))
@@ -160,28 +156,21 @@ def _role_checks(visit: Visit, role: Role, env: Env | None) -> tuple[ResolvedRol
     return resolved, [*checks, abilities_check(resolved, refusal, advice)]
 
 
+def _remedy(visit: Visit, error: Exception, role: Role = "target") -> tuple[str, ...]:
+    return for_error(error, role, visit.config.env.name, visit.commands)
+
+
 def _weights_check(visit: Visit, resolved: ResolvedRole) -> Check:
-    from skillopt.local.weights import size_text
+    from skillopt.local.weights import locate, size_text
 
     try:
-        shelf, path = _shelf(resolved, visit.environ)
+        place = locate(resolved.spec.model, visit.environ)
     except LocalError as error:
-        text, role = str(error), resolved.spec.role
-        return Check(f"{role} weights", "fail", text, (visit.commands.of("models", "list"),))
-    size, present = ("", True) if shelf is None else (size_text(shelf.row.size), shelf.present())
+        name = f"{resolved.spec.role} weights"
+        return Check(name, "fail", str(error), (visit.commands.of("models", "list"),))
+    known = None if isinstance(place, Path) else place  # a file of the user's own is there
+    path, size, present = (known.path, size_text(known.row.size), known.present()) if known else (place, "", True)
     return weights_check(resolved, str(path), size, present, visit.local_engine, visit.commands)
-
-
-def _shelf(resolved: ResolvedRole, environ: Mapping[str, str]) -> tuple[Shelf | None, Path]:
-    """The place of an embedded model in the cache (None for a file of the user's own) and its path."""
-    from skillopt.local.catalog import find
-    from skillopt.local.weights import shelf_of
-
-    path = Path(resolved.spec.model).expanduser()
-    if path.is_file():
-        return None, path
-    shelf = shelf_of(find(resolved.spec.model), environ)
-    return shelf, shelf.path
 
 
 def _price_check(visit: Visit, resolved: ResolvedRole, prices: dict[Role, Price | None]) -> Check:
@@ -189,7 +178,7 @@ def _price_check(visit: Visit, resolved: ResolvedRole, prices: dict[Role, Price 
     try:
         prices |= role_prices(visit.config, {role: resolved.spec}, visit.environ)
     except ConfigError as error:
-        return Check(f"{role} price", "fail", str(error), for_plan(str(error), visit.config.env.name, visit.commands))
+        return Check(f"{role} price", "fail", str(error), _remedy(visit, error, role))
     return price_check(resolved, prices[role])
 
 
@@ -202,7 +191,7 @@ def _data_check(visit: Visit) -> tuple[Env | None, Check]:
     except Exception as error:  # an environment may be anyone's code, and the other parts are worth a look all the same
         known = isinstance(error, DataError | ImportError | OSError)
         text = str(error) if known else f"environment {name!r} failed: {type(error).__name__}: {error}"
-        return None, Check("data", "fail", text, for_data(text, name, visit.commands), {"env": name})
+        return None, Check("data", "fail", text, for_data(error, name, visit.commands), {"env": name})
     text = ", ".join(f"{split} {size}" for split, size in sizes.items())
     return env, Check("data", "ok", f"{name}: {text} items", facts={"env": name, "items": sizes})
 
@@ -212,7 +201,8 @@ def _skill_check(visit: Visit) -> Check:
     try:
         skill = read_skill(path, "env.skill_init")
     except (ConfigError, OSError) as error:
-        return Check("first skill", "fail", str(error), for_plan(f"env.skill_init {error}", "", visit.commands))
+        mended = Problem(str(error), Source.key("env.skill_init"))
+        return Check("first skill", "fail", str(error), for_problem(mended, "", visit.commands))
     text = f"{path} ({len(skill.text)} characters)" if path.strip() else "empty (env.skill_init names none)"
     return Check("first skill", "ok", text, facts={"path": path, "characters": len(skill.text)})
 
@@ -222,7 +212,7 @@ def _plan_check(visit: Visit, env: Env) -> tuple[Prepared | None, Check]:
     try:
         prepared = prepare_training(visit.config, visit.environ, env=env)
     except (ConfigError, DataError, ProviderError, EnvError) as error:
-        return None, Check("plan", "fail", str(error), for_plan(str(error), env.name, visit.commands))
+        return None, Check("plan", "fail", str(error), _remedy(visit, error))
     facts = {"epochs": len(prepared.plan), "steps": prepared.steps}
     text = f"epochs={len(prepared.plan)} steps={prepared.steps}; --dry-run of train says what that may cost"
     return prepared, Check("plan", "ok", text, facts=facts)
@@ -292,15 +282,14 @@ async def _probe_checks(
             jobs = (_probe(visit, roles[role], client, tally, prices.get(role)) for role, client in clients.items())
             return list(await asyncio.gather(*jobs))
     except (RoleError, LocalError, ProviderError, ModelError, OSError) as error:  # none of them could be opened
-        advice = typed_in(str(error)) or (visit.commands.doctor(),)
-        return [Check(f"{role} probe", "fail", str(error), advice) for role in roles]
+        return [Check(f"{role} probe", "fail", str(error), _remedy(visit, error, role)) for role in roles]
 
 
 async def _probe(visit: Visit, resolved: ResolvedRole, client: ChatModel, tally: Tally, price: Price | None) -> Check:
     row, role = resolved.profile, resolved.spec.role
-    patience = _PATIENCE.get(row.protocol) or _PATIENCE.get(row.name, 60.0)
+    patience = row.patience + _GRACE
     try:
-        await asyncio.wait_for(probe(client, min(30.0, patience) if row.protocol != "cli" else patience), patience)
+        await asyncio.wait_for(probe(client, row.patience), patience)
     except ModelError as error:
         return await _failed_probe(visit, resolved, error)
     except asyncio.TimeoutError:

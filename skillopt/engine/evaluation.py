@@ -51,10 +51,11 @@ async def evaluate_skill(
 ) -> EvaluationResult:
     """Evaluates the prepared skill; ``name`` is what ``eval_summary.json`` calls it. ``connect`` opens the model.
 
-    Answers that the folder already holds are not asked again; where it holds all of them, nothing is sent at all.
-    Raises ``StopRequested`` when it could not be ended, and as ``train``.
+    Answers that the folder already holds are not asked again; where it holds all of them, nothing is sent at all. A
+    folder with the evaluation of something else is treated by ``runtime.resume_policy``. Raises ``StopRequested`` when
+    it could not be ended, and as ``train``.
     """
-    with open_run(prepared, EVALUATION, redactor.mask) as folder:
+    with open_run(prepared, EVALUATION, redactor.mask, name) as folder:
         prepared = replace(prepared, skill=Skill(redactor.mask(prepared.skill.text)))
         folder.restore()
         write_splits(prepared.env, folder.root)
@@ -72,8 +73,9 @@ async def evaluate_skill(
         predictions = prepared.config.logging.predictions != "none"
         files = rollout_files("", evaluation.rollouts, predictions=predictions)
         files["eval_summary.json"] = dump_json(summary)
-        files["config.json"] = dump_json(flatten(prepared.config))
-        # An earlier evaluation here may have been of more items: what it left would pass for this one's.
+        provider = prepared.roles["target"].spec.provider
+        files["config.json"] = dump_json({**flatten(prepared.config), "target_backend": provider})
+        # With other ``logging.predictions`` an earlier process left files that are no longer asked for.
         folder.remove(path for path in folder.journal.paths() if path not in files)
         folder.commit("evaluation", summary, files, done.scope.keys)
         rows = tuple(result_row(rollout) for rollout in evaluation.rollouts)

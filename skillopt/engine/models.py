@@ -18,13 +18,11 @@ from skillopt.models.limiter import Limiter
 from skillopt.models.pricing import Price
 from skillopt.models.probe import probe
 from skillopt.models.profile import ResolvedRole
+from skillopt.models.providers import patience_with
 from skillopt.models.types import ChatModel, Meter
 from skillopt.run.folder import RunFolder
 from skillopt.run.journaled import JournaledModel
 from skillopt.types import Role
-
-PROGRAM_PATIENCE = 120.0
-"""Seconds that a program may take for the probe: it starts a session, reads its settings, thinks."""
 
 Clients = Mapping[Role, ChatModel]
 Models = Mapping[Role, JournaledModel]
@@ -135,7 +133,7 @@ class RoleCheck:
 
 async def _check(role: Role, client: ChatModel) -> None:
     try:
-        await (probe(client) if isinstance(client, HttpChat) else probe(client, PROGRAM_PATIENCE))
+        await probe(client, patience_with(client.spec.provider))
     except ModelError as error:
         raise RoleError(role, error) from error
 

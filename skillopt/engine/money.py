@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from skillopt.config import Config, ConfigError
+from skillopt.config.errors import Problem, Source
 from skillopt.models.price_file import read_price_tables, user_price_file
-from skillopt.models.pricing import TELLS_ITS_COST, Price, price_of
+from skillopt.models.pricing import Price, price_of
+from skillopt.models.providers import PROVIDERS
 from skillopt.models.types import ModelSpec
 from skillopt.types import Role
 
@@ -21,9 +23,10 @@ def role_prices(
     tables = read_price_tables(config.budget.prices, environ)
     prices = {role: price_of(spec, tables) for role, spec in specs.items()}
     if config.budget.max_usd is not None:
-        missing = [spec for role, spec in specs.items() if prices[role] is None and spec.provider not in TELLS_ITS_COST]
+        unpriced = (spec for role, spec in specs.items() if prices[role] is None)
+        missing = [spec for spec in unpriced if not PROVIDERS[spec.provider].tells_cost]
         if missing:
-            raise ConfigError(_no_price(missing, environ))
+            raise ConfigError(Problem(_no_price(missing, environ), Source.key("budget.max_usd"), "null"))
     return prices
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillopt.config import Config, ConfigError, resolve_skill_path
+from skillopt.config.errors import Problem, Source
 from skillopt.config.paths import anchored
 from skillopt.data.names import resolve_split
 from skillopt.engine.money import role_prices
@@ -47,7 +48,8 @@ class Prepared:
 def prepare_training(
     config: Config, environ: Mapping[str, str], *, env: Env | None = None, skill: Skill | None = None
 ) -> Prepared:
-    """Checks a training run. Raises ``ConfigError``, ``DataError`` or ``ProviderError``, naming what to do."""
+    """Checks a training run. Raises ``ConfigError``, ``DataError``, ``ProviderError`` or ``UnknownModelError``, naming
+    what to do."""
     config = anchored(config)
     env = env or load_env(config)
     items = {split: tuple(env.load(split)) for split in SPLITS}
@@ -58,6 +60,7 @@ def prepare_training(
         "optimizer": role_of(config, "optimizer", environ),
         "target": target_of(config, needs, environ),
     }
+    _check_local_models(roles, environ)
     plan = plan_epochs(
         items["train"], config.train.batch_size, config.train.accumulation, config.train.num_epochs, config.train.seed
     )
@@ -76,7 +79,18 @@ def prepare_evaluation(
     if not any(items.values()):
         raise ConfigError(f"the {split} split of {env.name} is empty: there is nothing to evaluate")
     roles: dict[Role, ResolvedRole] = {"target": target_of(config, needs_of(env, items), environ)}
+    _check_local_models(roles, environ)
     return Prepared(config, env, items, skill, roles, prices=_prices(config, roles, environ))
+
+
+def _check_local_models(roles: Mapping[Role, ResolvedRole], environ: Mapping[str, str]) -> None:
+    """Raises ``UnknownModelError`` for one that this machine can neither open nor fetch."""
+    names = {resolved.spec.model for resolved in roles.values() if resolved.spec.provider == "local"}
+    if names:
+        from skillopt.local.weights import locate  # most runs have none
+
+        for name in sorted(names):
+            locate(name, environ)
 
 
 def _prices(
@@ -111,11 +125,13 @@ def read_skill(path: str, key: str) -> Skill:
         return Skill("")
     found = resolve_skill_path(path)
     if found is None or not found.is_file():
-        raise ConfigError(f"{key}: there is no skill file {path!r}; give the path of a Markdown file")
+        said = f"{key}: there is no skill file {path!r}; give the path of a Markdown file"
+        raise ConfigError(Problem(said, Source.key(key)))
     try:
         return Skill(found.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{key}: {path} is not UTF-8 text ({error}); save it as UTF-8") from None
+        said = f"{key}: {path} is not UTF-8 text ({error}); save it as UTF-8"
+        raise ConfigError(Problem(said, Source.key(key))) from None
 
 
 def role_of(config: Config, role: Role, environ: Mapping[str, str]) -> ResolvedRole:
@@ -173,14 +189,15 @@ def _first(*values: float | None) -> float | None:
 
 def _check_sizes(config: Config, items: Mapping[Split, Sequence[Item]]) -> None:
     if not items["train"]:
-        raise ConfigError("the train split is empty: training needs items; check env.split_dir or env.split_ratio")
+        said = "the train split is empty: training needs items; check env.split_dir or env.split_ratio"
+        raise ConfigError(Problem(said, Source.key("env.split_dir")))
     size = config.train.train_size
     if size and size != len(items["train"]):
-        raise ConfigError(
-            f"train.train_size={size}, but the train split has {len(items['train'])} items; 0 takes them all"
-        )
+        said = f"train.train_size={size}, but the train split has {len(items['train'])} items; 0 takes them all"
+        raise ConfigError(Problem(said, Source.key("train.train_size"), "0"))
     if config.evaluation.use_gate and not items["val"]:
-        raise ConfigError(
+        said = (
             "the validation split is empty, and the gate needs it (evaluation.use_gate=true): give it items, or set "
             "evaluation.use_gate=false to accept every candidate unmeasured"
         )
+        raise ConfigError(Problem(said, Source.key("evaluation.use_gate"), "false"))

@@ -1,4 +1,7 @@
-"""The next thing to type for whatever keeps a training from starting. Pure: nothing is asked and nothing is read."""
+"""The next thing to type for whatever keeps a training from starting. Pure: nothing is asked and nothing is read.
+
+What an error is about stands in its fields; its words are for people, and are read only where they are not ours.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from skillopt.agents.description import Cli
-from skillopt.config.provider_names import ALIASES
-from skillopt.models.errors import ModelError
-from skillopt.models.profile import ResolvedRole
+from skillopt.config.errors import ConfigError, Problem
+from skillopt.data.errors import DataError
+from skillopt.envs.scoring import EnvError
+from skillopt.local.errors import LocalError
+from skillopt.models.errors import ModelError, ProviderError
+from skillopt.models.profile import BOTH_ROLES, ResolvedRole
 from skillopt.models.providers import PROVIDERS
 from skillopt.models.urls import LOOPBACK
 from skillopt.spelling import nearest
@@ -20,13 +26,15 @@ Advice = tuple[str, ...]
 
 SAMPLE_SPLIT = "data/samples/searchqa-mini"
 KEY, URL, ENDPOINT = "YOUR_KEY", "http://HOST:PORT/v1", "https://NAME.openai.azure.com"
-_STARTS = {
-    "ollama": "ollama serve",
-    "vllm": "vllm serve {model}",
-    "sglang": "python -m sglang.launch_server --model-path {model}",
-    "lmstudio": "lms server start",
-    "llama_server": "llama-server -m FILE.gguf",
+_EXAMPLES = {"--config": "configs/searchqa/default.yaml", "--env": "searchqa"}
+_BESIDE = {"budget.max_usd": ("budget.max_tokens=2000000",)}
+"""What takes the place of a cap that cannot be held."""
+_OPTIONS = {
+    "model.backend": "--backend",
+    **{f"model.{role}": f"--{role}_model" for role in BOTH_ROLES},
+    **{f"model.{role}_backend": f"--{role}_backend" for role in BOTH_ROLES},
 }
+"""Keys that everyone knows by their options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +85,17 @@ class Commands:
         quoted = f'"{path}"' if " " in path else path
         return f"notepad {quoted}" if self.windows else f"${{EDITOR:-nano}} {quoted}"
 
+    def mended(self, name: str, meant: str, *, misnamed: bool) -> str:
+        """The same check with the override of ``name`` mended: another value is ``meant`` or, where it is ``misnamed``,
+        another name; without it where nothing is."""
+        given = next((word for word in self.words if word.partition("=")[0].strip() == name), "")
+        value = given.partition("=")[2] if misnamed else meant
+        return self.without([given or name], *([f"{meant if misnamed else name}={value}"] if meant and given else []))
+
     def give(self, source: str, value: str) -> str:
         """Gives the setting ``source``, a variable or a key of the configuration, a value."""
+        if source in _OPTIONS:
+            return self.doctor(_OPTIONS[source], value)
         return self.doctor(f"{source}={value}") if "." in source else self.export(source, value)
 
     def drop(self, source: str) -> str:
@@ -93,104 +110,95 @@ def _key(word: str) -> str:
     return word.partition("=")[0].lstrip("-").replace("-", "_").rpartition(".")[2]
 
 
-def for_configuration(problem: str, commands: Commands) -> Advice:
-    """For a line of a ``ConfigError``, which ends with its source in brackets."""
-    meant = re.search(r"did you mean (\S+)\?", problem)
-    source = re.search(r"\(([^()]*)\)$", problem)
-    where = source[1] if source else ""
-    if "there is no such configuration file" in problem:
-        return (commands.doctor("--config", "configs/searchqa/default.yaml"),)
-    if problem.startswith("env.name is not set"):
-        return (commands.doctor("--env", "searchqa"),)
-    if where.startswith("override"):
-        name = where.partition(" ")[2] or problem.split()[0]
-        given = next((word for word in commands.words if word.startswith(f"{name}=")), "")
-        unknown = " is not a known " in problem
-        value = given.partition("=")[2] if unknown else meant[1] if meant else ""
-        mended = [f"{meant[1] if unknown else name}={value}"] if meant and given else []
-        return (commands.without([given], *mended),)
-    if where.startswith("--"):
-        return (commands.without([where], *([where, meant[1]] if meant else [])),)
-    file = where.partition(": ")[0] or next(iter(re.findall(r"^(\S+?\.(?:ya?ml|env)|\S*\.env)(?=:)", problem)), "")
-    return (commands.edit(file), commands.doctor()) if file else (commands.doctor(),)
+def for_error(error: Exception, role: Role, env: str, commands: Commands) -> Advice:
+    """For whatever keeps a model or an environment from being used; ``role`` is the one whose model it is."""
+    if isinstance(error, ConfigError):
+        return for_problem(error.problems[0], env, commands)
+    if isinstance(error, ProviderError):
+        return for_provider(error, role, commands)
+    if isinstance(error, LocalError):
+        return (error.command,) if error.command else (commands.doctor(),)
+    if isinstance(error, DataError | EnvError):
+        return for_data(error, env, commands)
+    return (commands.doctor(),)
 
 
-def for_provider(message: str, role: Role, commands: Commands, own_backend: bool) -> Advice:
-    """For a ``ProviderError``. ``own_backend``: the configuration names a backend for this role alone."""
-    backend = f"--{role}_backend" if own_backend else "--backend"
-    if "no model provider is set" in message:
-        azure = (commands.export("AZURE_OPENAI_ENDPOINT", ENDPOINT),) if "ENDPOINT is not" in message else ()
-        return (*azure, commands.export("OPENAI_API_KEY", KEY), commands.doctor("--backend", "local"))
-    if found := re.search(r"unknown backend '(.*?)'", message):
-        return (commands.doctor(backend, nearest(found[1], (*PROVIDERS, *ALIASES)) or "openai"),)
-    if found := re.search(r"(?:choose one of|providers that do:) (\w+)", message):
-        return (commands.doctor(f"--{role}_backend", found[1]),)
-    if found := re.match(r"(\S+)='.*' must be one of (\w+)", message):
-        return (commands.give(found[1], found[2]),)
-    if found := re.match(r"(\S+)='.*' (?:must be|is not)", message):
-        return (commands.give(found[1], "1"),)
-    if found := re.search(r"names the provider (\w+), but", message):
-        return (commands.doctor(f"--{role}_backend", found[1]),)
-    if found := re.search(r"\bleave out ([\w.]+)", message):
-        return (commands.drop(found[1]),)
-    if found := re.match(r"(\S+) holds characters", message):
-        return (commands.give(found[1], KEY),)
-    if found := re.search(r"base URL .*?\(([\w.]+)\)", message):
-        source = found[1] if found[1] != "base_url" else f"model.{role}_base_url"
-        return (commands.give(source, ENDPOINT if source.lower().endswith("endpoint") else URL),)
-    if found := re.search(r"set model\.(optimizer|target)\b(?!_)", message):
-        return (commands.doctor(f"--{found[1]}_model", "NAME"),)
-    if found := re.search(r"\bset model\.(\w+)", message):
-        return (commands.doctor(f"model.{found[1]}=NAME"),)
-    if found := re.search(r"\b[Ss]et ([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)", message):
-        return (commands.export(found[1], _placeholder(found[1])),)
-    return typed_in(message) or (commands.doctor(),)
+def for_problem(problem: Problem, env: str, commands: Commands) -> Advice:
+    """For one problem of a ``ConfigError``."""
+    source, meant = problem.source, problem.meant
+    if problem.command:
+        return (problem.command,)
+    match source.kind:
+        case "override":
+            return (commands.mended(source.name, meant, misnamed=problem.misnamed),)
+        case "option":
+            value = meant or _EXAMPLES.get(source.name, "")
+            return (commands.without([source.name], *([source.name, value] if value else [])),)
+        case "file":
+            return (commands.edit(source.name), commands.doctor())
+        case "key" if source.name == "env.split_dir":
+            return _other_data(env, commands)
+        case "key":
+            return (commands.doctor(f"{source.name}={meant}", *_BESIDE.get(source.name, ())),)
+        case "unknown":
+            return (commands.doctor(),)
 
 
-def _placeholder(name: str) -> str:
-    return ENDPOINT if name.endswith("ENDPOINT") else KEY if name.endswith(("KEY", "TOKEN")) else "VALUE"
+def for_provider(error: ProviderError, role: Role, commands: Commands) -> Advice:
+    """For a role that no provider can serve as it was asked."""
+    setting, first = error.setting, next(iter(error.choices), "")
+    match error.kind:
+        case "unset":
+            lacking = (commands.export(setting, ENDPOINT),) if setting else ()
+            return (*lacking, commands.export("OPENAI_API_KEY", KEY), commands.doctor("--backend", "local"))
+        case "setting":
+            source = setting if setting != "base_url" else f"model.{role}_base_url"
+            return (commands.give(source, first or _placeholder(source)),) if source else (commands.doctor(),)
+        case "superfluous":
+            return (commands.drop(setting),)
+        case "ability":
+            return (commands.give(setting, first) if first else commands.doctor("--env", _EXAMPLES["--env"]),)
+        case "install":
+            return (error.command,)
 
 
-def for_data(message: str, env: str, commands: Commands) -> Advice:
-    """For a ``DataError`` or whatever else an environment says of its items."""
-    typed = typed_in(message)
-    if found := re.search(r"unknown environment .*did you mean '?([\w-]+)", message):
-        return (commands.doctor("--env", found[1]),)
-    if "environment " in message:
-        return typed or (commands.doctor("--env", "searchqa"),)
+def _placeholder(setting: str) -> str:
+    """What stands for a value that only the user knows."""
+    forms = {"endpoint": ENDPOINT, "url": URL, "key": KEY, "token": KEY}
+    return forms.get(setting.lower().rpartition("_")[2], "NAME")
+
+
+def for_data(error: Exception, env: str, commands: Commands) -> Advice:
+    """For a ``DataError`` or whatever else an environment, which may be anyone's, raises over its items."""
+    if isinstance(error, OSError):
+        return _other_data(env, commands)
+    if not isinstance(error, DataError):
+        return typed_in(str(error)) or (commands.doctor("--env", _EXAMPLES["--env"]),)
+    if error.setting == "env.name":
+        return (commands.doctor("--env", next(iter(error.choices), _EXAMPLES["--env"])),)
+    if error.choices:
+        also = ("env.split_mode=split_dir",) if error.setting == "env.split_dir" else ()
+        return (commands.doctor(*also, f"{error.setting}={error.choices[0]}"),)
+    return _other_data(env, commands, *((error.command,) if error.command else typed_in(str(error))))
+
+
+def _other_data(env: str, commands: Commands, *make: str) -> Advice:
+    """Other data: ``make`` are the commands that fetch it; the one environment with a sample is shown that first."""
     if env == "searchqa":
-        return (commands.doctor("--split_mode", "split_dir", "--split_dir", SAMPLE_SPLIT), *typed)
-    return typed or (commands.doctor("--split_dir", "FOLDER"),)
-
-
-_PLANS = (
-    (r"train\.train_size=", "train.train_size=0"),
-    (r"evaluation\.use_gate=true", "evaluation.use_gate=false"),
-    (r"budget\.max_usd", "budget.max_usd=null"),
-    (r"budget\.prices", "budget.prices="),
-    (r"env\.skill_init", "env.skill_init="),
-)
-
-
-def for_plan(message: str, env: str, commands: Commands) -> Advice:
-    """For what is wrong with values that are each in order, only not together."""
-    for pattern, override in _PLANS:
-        if re.search(pattern, message):
-            capped = ["budget.max_tokens=2000000"] if override.startswith("budget.max_usd") else []
-            return (commands.doctor(override, *capped),)
-    return for_data(message, env, commands)
+        return (commands.doctor("--split_mode", "split_dir", "--split_dir", SAMPLE_SPLIT), *make)
+    return make or (commands.doctor("--split_dir", "FOLDER"),)
 
 
 def typed_in(message: str) -> Advice:
-    """The commands that a message itself names: alone in a line, in quotes, or an installation."""
+    """The commands in a message of code that is not ours: alone in a line, or an installation in quotes."""
     lines = re.findall(r"^\s+((?:python|pip|skillopt) .*)$", message, re.MULTILINE)
-    return tuple(dict.fromkeys([*lines, *re.findall(r"pip install '[^']+'|(?<=')skillopt [^']+(?=')", message)]))
+    quoted = re.findall(r"pip install (?:-e )?'[^']+'|(?<=')skillopt [^']+(?=')", message)
+    return tuple(dict.fromkeys([*lines, *quoted]))
 
 
 def log_in(cli: Cli, commands: Commands) -> Advice:
     """How a program is logged in: its own command, then its key."""
-    typed = re.findall(r"\brun `([^`]+)`", cli.login)
-    return (*typed, *(commands.export(name, KEY) for name in cli.secrets[:1]))
+    return (cli.log_in, *(commands.export(name, KEY) for name in cli.secrets[:1]))
 
 
 def own_path(resolved: ResolvedRole, commands: Commands) -> str:
@@ -213,16 +221,16 @@ def for_call(
     if error.kind == "auth":
         return log_in(cli, commands) if cli is not None else _for_key(resolved, commands)
     if served and spec.model not in served and error.status in (400, 403, 404, 422):
-        pull = (f"ollama pull {spec.model}",) if spec.provider == "ollama" else ()
+        pull = resolved.profile.pull.format(model=spec.model)
         closest = nearest(spec.model, served) or served[0]
-        return (*pull, commands.doctor(f"--{spec.role}_model", closest))
-    if error.status == 404 or "the base URL is wrong" in str(error):
+        return (*([pull] if pull else []), commands.doctor(f"--{spec.role}_model", closest))
+    if error.about in ("url", "version"):
         return _for_missing(error, resolved, commands, url_source)
     if cli is None and error.status is None and error.kind in ("provider", "timeout"):
         return _for_silence(resolved, commands, url_source)
-    if error.kind == "rate_limited" and "credit" not in str(error):
+    if error.kind == "rate_limited" and error.about != "credit":
         return (f"sleep 60; {commands.doctor()}",)
-    return typed_in(str(error)) or (commands.doctor(),)
+    return (commands.doctor(),)
 
 
 def _for_key(resolved: ResolvedRole, commands: Commands) -> Advice:
@@ -237,7 +245,7 @@ def _for_missing(error: ModelError, resolved: ResolvedRole, commands: Commands, 
     """For a 404 and for a web page: the model, or the path of the address."""
     spec = resolved.spec
     name_it = () if error.status != 404 else (commands.doctor(f"--{spec.role}_model", "NAME"),)
-    if "/v1?" in str(error) and url_source:
+    if error.about == "version" and url_source:
         return (commands.give(url_source, f"{spec.base_url}/v1"), *name_it)
     if not name_it:
         return (commands.give(url_source, URL),) if url_source else (commands.doctor(),)
@@ -251,17 +259,18 @@ def _for_missing(error: ModelError, resolved: ResolvedRole, commands: Commands, 
 def _for_silence(resolved: ResolvedRole, commands: Commands, url_source: str) -> Advice:
     """For an address where nobody answers: how its server is started, how to look, how to correct it."""
     base = resolved.spec.base_url.partition("?")[0]
-    start = _STARTS.get(server_at(resolved), "").format(model=resolved.spec.model)
+    start = start_of(resolved).format(model=resolved.spec.model)
     look = f"curl -sS -m 10 {base}/models"
     correct = (commands.give(url_source, URL),) if url_source else ()
     return tuple(line for line in (start, look, *correct) if line)
 
 
-def server_at(resolved: ResolvedRole) -> str:
-    """The provider whose server usually stands at a role's address on this machine, '' when none does."""
-    if resolved.spec.provider in _STARTS:
-        return resolved.spec.provider
+def start_of(resolved: ResolvedRole) -> str:
+    """How the server at a role's address is started, '' where none of one's own usually stands there."""
+    if resolved.profile.start:
+        return resolved.profile.start
     place = urlsplit(resolved.spec.base_url)
     if place.hostname not in LOOPBACK:
         return ""
-    return next((name for name in _STARTS if urlsplit(PROVIDERS[name].base_url).port == place.port), "")
+    at_home = (row for row in PROVIDERS.values() if row.start and urlsplit(row.base_url).port == place.port)
+    return next((row.start for row in at_home), "")

@@ -11,64 +11,72 @@ from typing import Any, Literal
 from skillopt.config import explain_difference, fingerprint
 from skillopt.engine.plan import steps_per_epoch
 from skillopt.engine.prepare import Prepared
-from skillopt.run.folder import ENDS, JOURNAL, RunFolder, peek_meta
+from skillopt.run.folder import ENDS, JOURNAL, RunFolder, peek, peek_meta
 from skillopt.types import Item
 
 Kind = Literal["training", "evaluation"]
 TRAINING: Kind = "training"
 EVALUATION: Kind = "evaluation"
+# Which items a configuration picks is told by the items themselves.
+_PICKING = frozenset({"env.split_mode", "env.split_ratio", "env.split_seed", "env.limit"})
 
 
 class ResumeError(ValueError):
     """A run folder that was made with another configuration; the message shows what differs and what to do."""
 
 
-def open_run(prepared: Prepared, kind: Kind, mask: Callable[[str], str]) -> RunFolder:
-    """The run folder for a prepared run, by ``runtime.resume_policy``.
+def open_run(prepared: Prepared, kind: Kind, mask: Callable[[str], str], skill: str = "") -> RunFolder:
+    """The run folder for a prepared run, by ``runtime.resume_policy``; ``skill`` is what people call its skill.
 
     ``strict`` refuses a folder made with another configuration; ``fork`` goes on in a new folder beside it, with the
     replies that are still valid; ``force`` goes on in it. Raises ``ResumeError`` or ``FolderError``.
     """
     root = Path(prepared.config.env.out_root).absolute()
-    wanted: dict[str, Any] = json.loads(mask(json.dumps(identity(prepared, kind))))
+    wanted: dict[str, Any] = json.loads(mask(json.dumps(identity(prepared, kind, skill))))
     made = made_with(root)
     policy = prepared.config.runtime.resume_policy
-    if made is None or (made["kind"] == kind and not difference(made, wanted)):
-        return _open(root, wanted, mask)
-    if made["kind"] != kind:
+    if made is not None and made["kind"] != kind:
         raise ResumeError(f"{root} is the folder of another kind of run ({made['kind']}); choose another out_root")
+    if made is None or not difference(made, wanted) or (kind == EVALUATION and _is_blank(root)):
+        return _open(root, wanted, mask)
     if policy == "force":
-        _check_steps(root, made, wanted)
-        return _open(root, wanted, mask, unfinished=True)
+        if kind == TRAINING:
+            _check_steps(root, made, wanted)
+        return _open(root, wanted, mask, anew=True)
     if policy == "fork":
         return _fork(root, wanted, mask)
     lines = "\n".join(f"  {line}" for line in difference(made, wanted))
+    what = "was made with another configuration" if kind == TRAINING else "holds another evaluation"
     raise ResumeError(
-        f"{root} was made with another configuration:\n{lines}\n"
-        "Run with the old values to go on, choose another out_root, or add --resume-policy fork (go on in a new folder "
-        "beside it, reusing what is still valid) or --resume-policy force (go on here)"
+        f"{root} {what}:\n{lines}\n"
+        "Run with the old values to go on, choose another out_root (--out_root DIR), or add --resume-policy fork (go "
+        "on in a new folder beside it, reusing what is still valid) or --resume-policy force (go on here)"
     )
 
 
-def identity(prepared: Prepared, kind: Kind) -> dict[str, Any]:
+def identity(prepared: Prepared, kind: Kind, skill: str = "") -> dict[str, Any]:
     """What must be the same for a run to go on: the configuration, the models, the environment, the items, the first
-    skill."""
-    models = {
-        role: {"provider": resolved.spec.provider, "model": resolved.spec.model, "base_url": resolved.spec.base_url}
-        for role, resolved in prepared.roles.items()
-    }
+    skill. Of an evaluation only what its results hang on counts. ``skill`` is a name to show, which may differ."""
+    config = fingerprint(prepared.config)
+    models: dict[str, dict[str, Any]] = {}
+    for role, resolved in prepared.roles.items():
+        spec = resolved.spec
+        models[role] = {"provider": spec.provider, "model": spec.model, "base_url": spec.base_url}
+        if kind == EVALUATION:
+            more = {"temperature": spec.temperature, "reasoning_effort": spec.reasoning_effort}
+            models[role] |= {**more, "parameters": dict(spec.parameters)}
     if kind == EVALUATION:
-        return {"kind": kind}
-    items = {split: [len(rows), _digest(rows)] for split, rows in prepared.items.items()}
+        config = {key: config[key] for key in config if key.startswith("env.") and key not in _PICKING}
     found = {
         "kind": kind,
-        "config": fingerprint(prepared.config),
+        "config": config,
         "models": models,
         "env_version": prepared.env.version,
-        "items": items,
+        "items": {split: [len(rows), _digest(rows)] for split, rows in prepared.items.items()},
         "skill": prepared.skill.hash,
+        **({"name": skill} if skill else {}),
     }
-    return dict(json.loads(json.dumps(found)))
+    return dict(json.loads(json.dumps(found, default=dict)))
 
 
 def made_with(root: Path) -> dict[str, Any] | None:
@@ -78,9 +86,9 @@ def made_with(root: Path) -> dict[str, Any] | None:
 
 
 def difference(made: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    """Lines ``key: old -> new``. Evaluations differ in nothing that matters: their answers are kept by content."""
-    if "config" not in wanted:
-        return []
+    """Lines ``key: old -> new`` for what matters and differs between two runs of a kind."""
+    if "items" not in made:  # by a version that did not note it
+        return [f"what was evaluated: not known -> {_skill(wanted)}"]
     lines = explain_difference(made["config"], wanted["config"])
     for role, spec in wanted["models"].items():
         lines += [
@@ -90,12 +98,21 @@ def difference(made: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
         ]
     if made["env_version"] != wanted["env_version"]:
         lines.append(f"version of the environment: {made['env_version']} -> {wanted['env_version']}")
-    for split, (count, digest) in wanted["items"].items():
-        if made["items"][split] != [count, digest]:
-            lines.append(f"{split} items: {made['items'][split][0]} -> {count} (other ids, contents or order)")
+    before, now = made["items"], wanted["items"]
+    if before.keys() != now.keys():
+        lines.append(f"splits: {', '.join(before)} -> {', '.join(now)}")
+    for split in now:
+        if split in before and before[split] != now[split]:
+            lines.append(f"{split} items: {before[split][0]} -> {now[split][0]} (other ids, contents or order)")
     if made["skill"] != wanted["skill"]:
-        lines.append(f"first skill: {made['skill']} -> {wanted['skill']}")
+        lines.append(f"{'first skill' if wanted['kind'] == TRAINING else 'skill'}: {_skill(made)} -> {_skill(wanted)}")
     return lines
+
+
+def _skill(identity: dict[str, Any]) -> str:
+    """A skill by its name, where it has one, and the hash of its text."""
+    name = identity.get("name")
+    return f"{name} ({identity['skill']})" if name else str(identity["skill"])
 
 
 def _check_steps(root: Path, made: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -113,11 +130,14 @@ def _steps(identity: dict[str, Any]) -> int:
     return steps_per_epoch(train, int(config["train.batch_size"]), int(config["train.accumulation"]))
 
 
-def _open(root: Path, wanted: dict[str, Any], mask: Callable[[str], str], *, unfinished: bool = False) -> RunFolder:
-    """The folder, from now on of a run as ``wanted``. ``unfinished`` lets a finished run go on."""
+def _open(root: Path, wanted: dict[str, Any], mask: Callable[[str], str], *, anew: bool = False) -> RunFolder:
+    """The folder, from now on of a run as ``wanted``. ``anew`` lets a finished run go on, and takes away what an
+    evaluation of something else found: until this one has ended, it would pass for its result."""
     folder = RunFolder(root, mask)
-    if unfinished:
+    if anew:
         folder.journal.withdraw(ENDS, ["summary.json"])
+        if wanted["kind"] == EVALUATION:
+            folder.remove(folder.journal.paths())
     folder.journal.set_meta("identity", json.dumps(wanted))
     return folder
 
@@ -127,11 +147,17 @@ def _fork(root: Path, wanted: dict[str, Any], mask: Callable[[str], str]) -> Run
     while True:
         beside = root.with_name(f"{root.name}-fork{number}")
         made = made_with(beside)
-        if made == wanted or (made is None and _is_free(beside)):
+        same = made is not None and made["kind"] == wanted["kind"] and not difference(made, wanted)
+        if same or (made is None and _is_free(beside)):
             folder = _open(beside, wanted, mask)
             folder.journal.adopt_replies(root / JOURNAL)
             return folder
         number += 1
+
+
+def _is_blank(root: Path) -> bool:
+    """Whether a run has no answer yet: one that never got to its model bears its name for nothing."""
+    return peek(root, "SELECT 1 FROM replies LIMIT 1") is None
 
 
 def _is_free(path: Path) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,13 +23,18 @@ from skillopt.engine.resume import TRAINING, open_run
 from skillopt.engine.state import RunState
 from skillopt.engine.summary import summarise
 from skillopt.models.errors import ModelError, StopRequested
-from skillopt.run.events import EventLog, Events, Listener
+from skillopt.run.events import EVENTS, EventLog, Events, Listener
 from skillopt.run.folder import FINISH, RunFolder, dump_json
 from skillopt.run.spend import Caps, SpendMeter
 from skillopt.skill import Skill
 
 T = TypeVar("T")
 
+_STOPS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
+"""What a person stops a run with."""
+if sys.platform == "win32":  # Ctrl-Break can be sent to one process there, Ctrl-C cannot
+    _STOPS = (*_STOPS, signal.SIGBREAK)
+_INTERRUPTED = "interrupted; all finished work is saved"
 _HEAD_START = 0.005
 """Seconds in which the probes have been sent."""
 
@@ -62,7 +69,7 @@ async def train(
         write_splits(prepared.env, folder.root)
         # A secret in the first skill must reach no prompt and no file.
         prepared = replace(prepared, skill=Skill(redactor.mask(prepared.skill.text)))
-        log = EventLog(folder.root / "events.jsonl", redactor.mask)
+        log = EventLog(folder.root / EVENTS, redactor.mask)
         try:
             events = Events(log, *listeners)
             with _tracked(prepared, folder.root, events, redactor.mask):
@@ -88,10 +95,10 @@ def _tracked(
 async def _train(
     prepared: Prepared, folder: RunFolder, environ: Mapping[str, str], events: Events, connect: OpenClients
 ) -> Ending:
-    config = prepared.config
+    config, told = prepared.config, run_config(prepared)
     meter = SpendMeter(folder.journal, caps_of(prepared), prices=prepared.prices)
     _announce(prepared, folder, events, meter)
-    folder.commit("config", {}, {"config.json": dump_json(run_config(prepared))})
+    folder.commit("config", {}, {"config.json": dump_json(told)})
     if folder.journal.record("start") is None:
         folder.commit("start", {}, {"best_skill.md": prepared.skill.to_bytes()})
     try:
@@ -100,12 +107,16 @@ async def _train(
             await asyncio.sleep(_HEAD_START)
             from skillopt.engine.trainer import Trainer  # while the probes are on their way: it takes a while too
 
-            context = Context(config, prepared.env, prepared.items, folder, models, meter, events, prepared.steps)
+            outside = folder, models, meter, events
+            context = Context(config, prepared.env, prepared.items, *outside, prepared.steps, told)
             async with Passes(context) as passes:
                 trainer = Trainer(context, passes, prepared.plan, prepared.skill)
                 summary, stop = await until_stopped(passes.beside(trainer.run()), meter, events)
     except RoleError as error:
         events.emit("run_stopped", reason="error", detail=str(error))
+        raise
+    except (asyncio.CancelledError, KeyboardInterrupt):  # a second Ctrl-C: requests in flight are not waited for
+        events.emit("run_stopped", reason="interrupted", detail=_INTERRUPTED)
         raise
     finally:
         meter.save()
@@ -122,13 +133,12 @@ async def _train(
 async def until_stopped(
     work: Coroutine[Any, Any, T], meter: SpendMeter, events: Events
 ) -> tuple[T | None, StopRequested | None]:
-    """The result of ``work``, or why it stopped: a budget, too many errors, or Ctrl-C (SIGINT, SIGTERM).
+    """The result of ``work``, or why it stopped: a budget, too many errors, or Ctrl-C (``_STOPS``).
 
     A ``ModelError`` that ends a run (a refused key) is a stop for ``error``.
     """
     task = asyncio.ensure_future(work)
-    interrupted = StopRequested("interrupted", "interrupted; all finished work is saved")
-
+    interrupted = StopRequested("interrupted", _INTERRUPTED)
     ended = False
 
     def end(reason: StopRequested, note: str) -> None:
@@ -168,28 +178,42 @@ async def until_stopped(
 
 @contextmanager
 def _signals(handler: Callable[[], None]) -> Iterator[None]:
-    """Calls ``handler`` on SIGINT and SIGTERM where this thread can have signal handlers, once; a second Ctrl-C then
+    """Calls ``handler`` on one of ``_STOPS`` where this thread can have signal handlers, once; a second Ctrl-C then
     interrupts as usual."""
     loop = asyncio.get_running_loop()
     caught: dict[signal.Signals, Any] = {}
 
     def once(number: signal.Signals) -> None:
-        loop.remove_signal_handler(number)
+        _let_go(loop, number)
         handler()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _STOPS:
+        before = signal.getsignal(number)
         try:
-            before = signal.getsignal(number)
-            loop.add_signal_handler(number, once, number)
-            caught[number] = before
-        except (NotImplementedError, RuntimeError, ValueError):
-            break  # not the main thread, or a platform without it: the default handling stays
+            _catch(loop, number, partial(once, number))
+        except (RuntimeError, ValueError):
+            break  # not the main thread: the default handling stays
+        caught[number] = before
     try:
         yield
     finally:
         for number, before in caught.items():
-            loop.remove_signal_handler(number)
+            _let_go(loop, number)
             signal.signal(number, before)
+
+
+def _catch(loop: asyncio.AbstractEventLoop, number: signal.Signals, call: Callable[[], None]) -> None:
+    try:
+        loop.add_signal_handler(number, call)
+    except NotImplementedError:  # Windows: its loop wakes up for a signal, but has no handlers of its own
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(call))
+
+
+def _let_go(loop: asyncio.AbstractEventLoop, number: signal.Signals) -> None:
+    try:
+        loop.remove_signal_handler(number)
+    except NotImplementedError:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def stopped_summary(context: Context, prepared: Prepared, reason: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from skillopt.config import flatten
 from skillopt.engine.commit import score_of
 from skillopt.engine.context import Context
 from skillopt.engine.evaluate import means
@@ -58,7 +57,7 @@ def summarise(
         "token_summary": token_summary(context),
         "requests": journal.requests_by_kind(),
         "cost_summary": cost_summary(journal.role_costs()),
-        "config": flatten(context.config),
+        "config": dict(context.told),
     }
 
 

@@ -11,6 +11,7 @@ from skillopt.data.errors import DataError
 from skillopt.data.names import known_names
 from skillopt.data.splits import SplitOptions
 from skillopt.envs.base import Env
+from skillopt.spelling import nearest
 
 GROUP: Final = "skillopt.envs"
 BUILT_IN: Final = (EntryPoint("searchqa", "skillopt.envs.searchqa:make", GROUP),)
@@ -48,8 +49,13 @@ def _find(name: str, plugins: Iterable[EntryPoint]) -> EntryPoint:
     if name in points:
         return points[name]
     if not name.strip():
-        raise DataError(f"env.name is empty; known: {', '.join(sorted(points))}")
+        raise DataError(f"env.name is empty; known: {', '.join(sorted(points))}", setting="env.name")
     if name in NOT_BUILT:
-        raise DataError(f"environment {name!r} is not built yet; known: {', '.join(sorted(points))}")
+        said = f"environment {name!r} is not built yet; known: {', '.join(sorted(points))}"
+        raise DataError(said, setting="env.name")
     hint = "; an environment that a Python program made goes on with that program"
-    raise DataError(f"unknown environment {name!r}; {known_names(name, sorted(points))}{hint}")
+    raise DataError(
+        f"unknown environment {name!r}; {known_names(name, sorted(points))}{hint}",
+        setting="env.name",
+        choices=[match] if (match := nearest(name, points)) else [],
+    )

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Literal
 
 _Z = NormalDist().inv_cdf(0.975)
 # 97.5 % quantiles of Student's t distribution for 1, 2, … 30 degrees of freedom.
@@ -38,6 +39,13 @@ class Lift:
     p_value: float
     wins: int
     losses: int
+
+    @property
+    def shown(self) -> Literal["better", "worse"] | None:
+        """What has been shown: the interval leaves 0 out on one side. None: no difference."""
+        if self.low > 0:
+            return "better"
+        return "worse" if self.high < 0 else None
 
 
 def paired_lift(before: Mapping[str, float], after: Mapping[str, float], seed: int) -> Lift | None:
@@ -85,7 +93,10 @@ def _difference(after: float, before: float) -> float:
 def sign_test(wins: int, losses: int) -> float:
     """The exact two-sided p-value of rises being as likely as falls (for pass or fail: the exact McNemar test)."""
     changed = wins + losses
-    tail = sum(math.comb(changed, k) for k in range(min(wins, losses) + 1))
+    ways = tail = 1
+    for k in range(min(wins, losses)):  # each binomial from the one before: they have a digit an item
+        ways = ways * (changed - k) // (k + 1)
+        tail += ways
     return min(1.0, 2 * tail / (1 << changed))
 
 
@@ -148,7 +159,8 @@ def _sign_flip_test(differences: Sequence[float], seed: int) -> float:
     total, count = sum(sizes), len(sizes)
     # Bit p of every size as one number with a bit an item: flipping all signs at once is then a bitwise and.
     planes = [
-        sum((size >> place & 1) << item for item, size in enumerate(sizes)) for place in range(max(sizes).bit_length())
+        int("".join("1" if size >> place & 1 else "0" for size in reversed(sizes)), 2)
+        for place in range(max(sizes).bit_length())
     ]
 
     def reaches(signs: int) -> bool:

@@ -47,7 +47,7 @@ class Harness(ABC):
     def request(self, env: Env, item: Item, skill: Skill, *, priority: int = 0, replicate: int = 0) -> Request:
         """The request that ``run`` sends for an item. Raises ``EnvError``."""
         asked = self.ask(make_task(env, item), skill).request
-        return replace(asked, priority=priority, replicate=replicate)
+        return replace(asked, item=item.id, priority=priority, replicate=replicate)
 
     async def run(
         self, env: Env, item: Item, skill: Skill, *, priority: int = 0, stage: str = "rollout", replicate: int = 0
@@ -58,7 +58,9 @@ class Harness(ABC):
         """
         task = make_task(env, item)
         asked = self.ask(task, skill)
-        request = replace(asked.request, priority=priority, stage=stage, replicate=replicate, timeout=self._timeout)
+        request = replace(
+            asked.request, priority=priority, stage=stage, item=item.id, replicate=replicate, timeout=self._timeout
+        )
         try:
             reply = await self._model.complete(request)
         except ModelError as error:
@@ -74,7 +76,7 @@ class Harness(ABC):
         if turns > 1:
             score = replace(score, detail={**score.detail, "n_turns": turns})
         trajectory = _trajectory(asked, events, score.feedback)
-        return Rollout(item, skill.hash, score, answer.text, trajectory, asked.system, asked.user)
+        return Rollout(item, skill.hash, score, answer.text, trajectory, asked.system, asked.user, reply.key)
 
 
 def _outcome(error: ModelError) -> Outcome:

@@ -12,11 +12,13 @@ from skillopt.types import Failure, Rollout, Score
 def result_row(rollout: Rollout) -> dict[str, Any]:
     """A scored rollout with numbers in ``hard`` and ``soft``, or a failed one with null there and an ``error``.
 
+    ``call_key`` is the journal key of the reply that was scored, where there is one; no detail may say otherwise.
     All values are plain JSON: no NaN, no half surrogates, text for what JSON has no word for.
     """
     outcome = rollout.outcome
     body = _failed(outcome) if isinstance(outcome, Failure) else _scored(outcome, rollout.answer)
-    return {"id": _plain(rollout.item.id), **{str(key): _plain(value) for key, value in body.items()}}
+    row = {"id": _plain(rollout.item.id), **{str(key): _plain(value) for key, value in body.items()}}
+    return {**row, "call_key": rollout.call} if rollout.call else row
 
 
 def _scored(score: Score, answer: str) -> dict[str, Any]:

@@ -130,5 +130,6 @@ def find(name: str, catalog: Sequence[Weights] = CATALOG) -> Weights:
     hint = f"; the nearest is {nearest[0]!r}" if nearest else ""
     raise UnknownModelError(
         f"no model named {name!r} runs on this machine{hint}. "
-        "'skillopt models list' shows the catalogue; a path to a .gguf file works too"
+        "'skillopt models list' shows the catalogue; a path to a .gguf file works too",
+        command="skillopt models list",
     )

@@ -19,6 +19,7 @@ from typing import Any
 
 import aiohttp
 
+from skillopt.extras import install_hint
 from skillopt.local.child import ChildSpec
 from skillopt.local.errors import LocalError
 
@@ -73,9 +74,11 @@ class LocalServer:
 
     async def __aenter__(self) -> LocalServer:
         if not self.path.is_file():
-            raise LocalError(f"no such model file: {self.path}. 'skillopt models list' shows what is here")
+            listed = "skillopt models list"
+            raise LocalError(f"no such model file: {self.path}. '{listed}' shows what is here", command=listed)
         if self._command == COMMAND and find_spec(_ENGINE) is None:
-            raise LocalError("running a model on this machine needs its engine: pip install 'skillopt[local]'")
+            install = install_hint("local")
+            raise LocalError(f"running a model on this machine needs its engine: {install}", command=install)
         try:
             await asyncio.wait_for(self._start(), self._ready_seconds)
         except asyncio.TimeoutError:

@@ -69,6 +69,19 @@ def shelf_of(row: Weights, environ: Mapping[str, str]) -> Shelf:
     return Shelf(row, models_folder(environ) / row.file)
 
 
+def locate(name_or_path: str, environ: Mapping[str, str], catalog: Sequence[Weights] = CATALOG) -> Path | Shelf:
+    """The GGUF file that a path names, or the place of a model of the catalogue, whether it is there or not.
+
+    Raises ``UnknownModelError`` for a name that is in no catalogue and no file.
+    """
+    path = Path(name_or_path).expanduser()
+    if path.is_file():
+        return path
+    if path.suffix.lower() == ".gguf":
+        raise UnknownModelError(f"no such model file: {path}")
+    return shelf_of(find(name_or_path, catalog), environ)
+
+
 def ensure_weights(
     name_or_path: str,
     environ: Mapping[str, str],
@@ -82,12 +95,9 @@ def ensure_weights(
     Blocks for as long as that takes. Raises ``UnknownModelError`` for a name that is in no catalogue, ``LocalError``
     when the model cannot be fetched or ``stop`` is set meanwhile.
     """
-    path = Path(name_or_path).expanduser()
-    if path.is_file():
-        return path
-    if path.suffix.lower() == ".gguf":
-        raise UnknownModelError(f"no such model file: {path}")
-    shelf = shelf_of(find(name_or_path, catalog), environ)
+    shelf = locate(name_or_path, environ, catalog)
+    if isinstance(shelf, Path):
+        return shelf
     if shelf.present():
         return shelf.path
     say(f"{shelf.row.title} ({size_text(shelf.row.size)}, {shelf.row.licence}) is fetched once, to {shelf.path}")
@@ -118,7 +128,7 @@ def pull(shelf: Shelf, sources: Sequence[Source], say: Say, watch: Watch, stop: 
             except SourceError as error:
                 say(f"  not from there: {error}")
                 failures.append(f"  {source.title}: {error}")
-        raise LocalError(_no_source(shelf, failures))
+        raise _no_source(shelf, failures)
 
 
 def take_file(shelf: Shelf, given: Path, say: Say, watch: Watch) -> Path:
@@ -199,12 +209,14 @@ def _check_space(shelf: Shelf, needed: int) -> None:
         )
 
 
-def _no_source(shelf: Shelf, failures: Sequence[str]) -> str:
+def _no_source(shelf: Shelf, failures: Sequence[str]) -> LocalError:
     where = f"\nIt can also be fetched elsewhere, from {shelf.row.url}," if shelf.row.url else "\nA copy can be"
     reasons = "\n".join(failures)
-    return (
-        f"{shelf.row.title} could not be fetched:\n{reasons}{where} and handed over with "
-        f"'skillopt models pull {shelf.row.name} --from FILE'. What is here already is kept"
+    command = f"skillopt models pull {shelf.row.name} --from FILE"
+    return LocalError(
+        f"{shelf.row.title} could not be fetched:\n{reasons}{where} and handed over with '{command}'. What is here "
+        "already is kept",
+        command=command,
     )
 
 

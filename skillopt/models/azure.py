@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
 from skillopt.config.model_keys import AuthMode
 from skillopt.config.provider_names import AZURE_AUTH_MODES
+from skillopt.extras import install_hint
 from skillopt.models.errors import ModelError, ProviderError
 from skillopt.models.profile import Auth, Credential, ResolvedRole
 from skillopt.models.settings import Found, Settings, choice
@@ -30,7 +31,7 @@ _TOKEN_HOSTS = tuple(
     for service in ("openai", "cognitiveservices", "services.ai")
     for cloud in ("com", "us", "cn")
 )
-_EXTRA = "pip install 'skillopt[azure]'"
+_EXTRA = install_hint("azure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,12 @@ def azure_place(settings: Settings, deployment: str, base_url: str, *, responses
     if not endpoint:
         raise ProviderError(
             f"{role}: Azure OpenAI needs an endpoint: set AZURE_OPENAI_ENDPOINT (or "
-            f"{role.upper()}_AZURE_OPENAI_ENDPOINT for this role alone) to https://NAME.openai.azure.com"
+            f"{role.upper()}_AZURE_OPENAI_ENDPOINT for this role alone) to https://NAME.openai.azure.com",
+            setting="AZURE_OPENAI_ENDPOINT",
         )
     key = settings.find(PREFIX, "API_KEY")
-    mode = choice(settings.find(PREFIX, "AUTH_MODE"), AuthMode, AZURE_AUTH_MODES)
+    asked = settings.find(PREFIX, "AUTH_MODE")
+    mode = choice(asked, AuthMode, AZURE_AUTH_MODES)
     mode = mode or ("api_key" if key else "azure_cli")
     where = normalise_base_url(endpoint.text, where=endpoint.source)
     if mode == "openai_compatible":
@@ -69,9 +72,12 @@ def azure_place(settings: Settings, deployment: str, base_url: str, *, responses
     url = _deployment_url(where, deployment, version, responses)
     if mode == "api_key":
         if not key:
-            raise ProviderError(f"{role}: no key for Azure OpenAI at {host_of(url)}: set AZURE_OPENAI_API_KEY")
+            raise ProviderError(
+                f"{role}: no key for Azure OpenAI at {host_of(url)}: set AZURE_OPENAI_API_KEY",
+                setting="AZURE_OPENAI_API_KEY",
+            )
         return AzurePlace(url, "api-key", "key", key.text, key.source)
-    check_token_url(url)
+    check_token_url(url, asked.source)
     scope = settings.find(PREFIX, "AD_SCOPE").text or AD_SCOPE
     if mode == "azure_cli":
         return AzurePlace(url, "bearer", "azure_cli", "", "", scope)
@@ -95,12 +101,15 @@ def _deployment_url(endpoint: str, deployment: str, version: str, responses: boo
     return urlunsplit((parts.scheme, parts.netloc, path, f"api-version={quote(version, safe='')}", ""))
 
 
-def check_token_url(url: str) -> None:
-    """Raises ``ProviderError`` unless an Azure token may be sent to ``url``: https, and a host of Azure's."""
+def check_token_url(url: str, mode_source: str = "") -> None:
+    """Raises ``ProviderError`` unless an Azure token may be sent to ``url``: https, and a host of Azure's.
+    ``mode_source`` is the setting that asks for tokens ('' when none does)."""
     if urlsplit(url).scheme != "https" or not host_of(url).endswith(_TOKEN_HOSTS):
         raise ProviderError(
             f"Azure tokens are only sent to https hosts of Azure, not to {host_of(url) or url}: check "
-            "AZURE_OPENAI_ENDPOINT, or set AZURE_OPENAI_AUTH_MODE to api_key or openai_compatible"
+            "AZURE_OPENAI_ENDPOINT, or set AZURE_OPENAI_AUTH_MODE to api_key or openai_compatible",
+            setting=mode_source or "AZURE_OPENAI_AUTH_MODE",
+            choices=("api_key", "openai_compatible"),
         )
 
 
@@ -152,7 +161,9 @@ def token_getter(role: ResolvedRole, environ: Mapping[str, str]) -> TokenGetter:
     library = _has_library()
     if role.credential == "managed_identity":
         if not library:
-            raise ProviderError(f"{role.spec.role}: a managed identity needs azure-identity: {_EXTRA}")
+            raise ProviderError(
+                f"{role.spec.role}: a managed identity needs azure-identity: {_EXTRA}", kind="install", command=_EXTRA
+            )
         from azure.identity import ManagedIdentityCredential  # the extra `azure`, only where it is asked for
 
         return _from_library(ManagedIdentityCredential(client_id=role.client_id or None), role.ad_scope)
@@ -164,7 +175,8 @@ def token_getter(role: ResolvedRole, environ: Mapping[str, str]) -> TokenGetter:
     if program is None:
         raise ProviderError(
             f"{role.spec.role}: no key for Azure OpenAI is set, and the Azure CLI is not here: set "
-            f"AZURE_OPENAI_API_KEY, or install the CLI (az login)"
+            f"AZURE_OPENAI_API_KEY, or install the CLI (az login)",
+            setting="AZURE_OPENAI_API_KEY",
         )
     return lambda: cli_token(program, role.ad_scope, environ)
 

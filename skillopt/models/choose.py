@@ -10,12 +10,11 @@ from skillopt.config.provider_names import ALIASES, OPENAI_CHAT
 from skillopt.models.errors import ProviderError
 from skillopt.models.profile import Provider
 from skillopt.models.providers import PROVIDERS
-from skillopt.models.settings import Settings
+from skillopt.models.settings import Found, Settings
 from skillopt.models.urls import OPENAI_HOST, host_of, normalise_base_url
+from skillopt.spelling import nearest
 
 AUTO = "auto"
-_OPENAI_STYLE = ("openai", "openai_compatible")
-_FIRST = (*_OPENAI_STYLE, "azure_openai")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +36,16 @@ def choose(settings: Settings, backend: str, role_backend: str, model: str, base
     """
     role = settings.role
     notes: tuple[str, ...] = ()
-    named = canonical(role_backend, unset=(OPENAI_CHAT,))
+    named = canonical(role_backend, f"model.{role}_backend", unset=(OPENAI_CHAT,))
     if named != AUTO:
         _check_role(settings, named)
     else:
-        named = _general(settings, backend)
+        named = _general(settings, backend, "model.backend")
         if named != AUTO and role not in PROVIDERS[named].roles:
             notes = (f"{role}: {named} works as a target only; the {role} follows auto",)
             named = AUTO
         if named == AUTO and (asked := settings.variable(f"{role.upper()}_BACKEND")):
-            named = _general(settings, asked.text)
+            named = _general(settings, asked.text, asked.source)
             _check_role(settings, named)
     prefix, _, rest = model.partition("/")
     known = ALIASES.get(prefix, prefix) if rest else ""
@@ -58,24 +57,31 @@ def choose(settings: Settings, backend: str, role_backend: str, model: str, base
     if known and known != named and not _routes(settings, named, base_url):
         raise ProviderError(
             f"{role}: the model {model} names the provider {known}, but {named} was asked for: "
-            f"name the model without {prefix}/, or set {role}_backend"
+            f"name the model without {prefix}/, or set {role}_backend",
+            setting=f"model.{role}_backend",
+            choices=(known,),
         )
     return Choice(named, *_strip(settings, named, known, model, base_url, notes))
 
 
-def canonical(backend: str, unset: Sequence[str] = ()) -> str:
-    """The name of the provider that a backend stands for, or ``auto``. Raises ``ProviderError``."""
+def canonical(backend: str, setting: str, unset: Sequence[str] = ()) -> str:
+    """The name of the provider that a backend stands for, or ``auto``; ``setting`` is where it was given. Raises
+    ``ProviderError``."""
     name = backend.strip().lower().replace("-", "_") or AUTO
     name = ALIASES.get(name, name)
     if name in (AUTO, *unset):
         return AUTO
     if name in PROVIDERS or name == OPENAI_CHAT:
         return name
-    raise ProviderError(f"unknown backend {backend!r}; choose one of {', '.join((AUTO, *PROVIDERS))}")
+    raise ProviderError(
+        f"unknown backend {backend!r}; choose one of {', '.join((AUTO, *PROVIDERS))}",
+        setting=setting,
+        choices=(nearest(backend, (*PROVIDERS, *ALIASES)) or "openai",),
+    )
 
 
-def _general(settings: Settings, backend: str) -> str:
-    name = canonical(backend)
+def _general(settings: Settings, backend: str, setting: str) -> str:
+    name = canonical(backend, setting)
     if name != OPENAI_CHAT:
         return name
     openai = settings.find(("OPENAI",), "API_KEY", "BASE_URL")
@@ -84,8 +90,12 @@ def _general(settings: Settings, backend: str) -> str:
 
 def _check_role(settings: Settings, name: str) -> None:
     if name != AUTO and settings.role not in PROVIDERS[name].roles:
-        able = ", ".join(row.name for row in PROVIDERS.values() if settings.role in row.roles)
-        raise ProviderError(f"{settings.role}: {name} works as a target only; choose one of {able}")
+        able = [row.name for row in PROVIDERS.values() if settings.role in row.roles]
+        raise ProviderError(
+            f"{settings.role}: {name} works as a target only; choose one of {', '.join(able)}",
+            setting=f"model.{settings.role}_backend",
+            choices=able,
+        )
 
 
 def _automatic(
@@ -100,7 +110,7 @@ def _automatic(
     if known:
         there = [name for name in there if _routes(settings, name, base_url)]
     if not there:
-        raise ProviderError(_nothing_set(settings))
+        raise _nothing_set(settings)
     return Choice(there[0], model, notes + _several(settings, there))
 
 
@@ -115,8 +125,8 @@ def _routes(settings: Settings, name: str, base_url: str) -> bool:
     """Whether the provider's models have names such as ``openai/gpt-x``: OpenAI's do where its URL is another's."""
     if name != "openai":
         return PROVIDERS[name].router
-    url = base_url or settings.find(("OPENAI",), "BASE_URL").text
-    return bool(url) and host_of(normalise_base_url(url)) != OPENAI_HOST
+    found = Found(base_url, "base_url") if base_url else settings.find(("OPENAI",), "BASE_URL")
+    return bool(found) and host_of(normalise_base_url(found.text, where=found.source)) != OPENAI_HOST
 
 
 def _strip(
@@ -145,16 +155,16 @@ def present(settings: Settings, base_url: str) -> list[str]:
                 found.setdefault(row.name)
     if not base_url:
         return list(found)
-    host = host_of(normalise_base_url(base_url))
+    host = host_of(normalise_base_url(base_url, where="base_url"))
     at_home = [row.name for row in rows if row.base_url and host_of(row.base_url) == host and row.needs_key]
-    there = [name for name in at_home if name in found] or [name for name in found if name in _OPENAI_STYLE]
+    there = [name for name in at_home if name in found] or [name for name in found if PROVIDERS[name].any_endpoint]
     if there or host == OPENAI_HOST:
         return there
     return at_home[:1] or ["openai_compatible"]
 
 
 def _rank(row: Provider) -> int:
-    return 0 if row.name in _FIRST else 1 if row.protocol == "chat" else 2
+    return 0 if row.openai_models else 1 if row.protocol == "chat" else 2
 
 
 def _has(settings: Settings, row: Provider, own: bool, *, key: bool) -> bool:
@@ -176,7 +186,7 @@ def _several(settings: Settings, there: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _nothing_set(settings: Settings) -> str:
+def _nothing_set(settings: Settings) -> ProviderError:
     role = settings.role
     text = (
         f"{role}: no model provider is set. Set OPENAI_API_KEY (and OPENAI_BASE_URL for another endpoint), "
@@ -185,4 +195,7 @@ def _nothing_set(settings: Settings) -> str:
         "Or use --backend local to run a model on this machine."
     )
     azure = settings.find(("AZURE_OPENAI",), "API_KEY")
-    return f"{text} ({azure.source} is set, but AZURE_OPENAI_ENDPOINT is not.)" if azure else text
+    if not azure:
+        return ProviderError(text, kind="unset")
+    lacking = "AZURE_OPENAI_ENDPOINT"
+    return ProviderError(f"{text} ({azure.source} is set, but {lacking} is not.)", kind="unset", setting=lacking)

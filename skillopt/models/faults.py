@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from datetime import timezone
 from typing import Any, Literal
 
-from skillopt.models.errors import ErrorKind, ModelError
+from skillopt.models.errors import About, ErrorKind, ModelError
 from skillopt.models.streams import whole
 from skillopt.models.types import ModelSpec, Request
 from skillopt.models.wire import Answered, Fault
 
 LONGEST_MESSAGE = 500
-_WEB_PAGE = "the response is a web page, not JSON"
 
 _OVERFLOW = re.compile(
     r"context[ _-]?(?:length|window|size|limit)|maximum context|too many (?:input |prompt )?tokens"
@@ -80,7 +79,7 @@ class _Case:
     codes: frozenset[str] = frozenset()
     said: re.Pattern[str] | None = None
     told: bool = False
-    advice: str = ""
+    about: About = ""
 
     def fits(self, status: int, error: ServerError, pause: float | None) -> bool:
         if (self.statuses and status not in self.statuses) or (self.told and pause is None):
@@ -95,8 +94,8 @@ class _Case:
 _WRITTEN_BADLY = frozenset({400, 422})
 _BILL = "the account has no credit left; check its plan and billing: "
 _CASES = (  # the first that fits
-    _Case("rate_limited", "stop", frozenset({402}), advice=_BILL),
-    _Case("rate_limited", "stop", frozenset({400, 403, 429}), said=_NO_MONEY, advice=_BILL),
+    _Case("rate_limited", "stop", frozenset({402}), about="credit"),
+    _Case("rate_limited", "stop", frozenset({400, 403, 429}), said=_NO_MONEY, about="credit"),
     _Case("rate_limited", "wait", frozenset({429})),
     _Case("auth", "stop", frozenset({401, 403})),
     _Case(
@@ -145,8 +144,9 @@ def read_response(
             return read_failure(status, headers, _decoded(raw), now)
         body = whole(raw)
         if body is None:
-            said = _WEB_PAGE if raw.lstrip()[:1] == b"<" else "the response is not valid JSON"
-            return Fault("provider", said, "count", status, raw=_decoded(raw))
+            page = raw.lstrip()[:1] == b"<"
+            said = "the response is a web page, not JSON" if page else "the response is not valid JSON"
+            return Fault("provider", said, "count", status, raw=_decoded(raw), about="url" if page else "")
     if status == 200 and not _reports_error(body):
         return read(body, request)
     if status == 200:  # gateways report an upstream's error inside a 200
@@ -205,10 +205,12 @@ def read_failure(status: int, headers: Mapping[str, str], body: Any, now: float)
     """The fault behind a response that is not 200. ``body`` is parsed JSON or text, ``now`` seconds since the epoch."""
     error, pause = server_error(body), retry_after(headers, now)
     case = next(case for case in _CASES if case.fits(status, error, pause))
-    said = f"{case.advice}{error.message}"
+    pause = pause if case.then == "wait" else None
     if 300 <= status < 400:
         said = f"the server redirects to {headers.get('Location', 'nowhere')}; set the base URL to where it leads"
-    return Fault(case.kind, said, case.then, status, pause if case.then == "wait" else None, param=error.param)
+        return Fault(case.kind, said, case.then, status, pause, about="url")
+    said = f"{_BILL if case.about == 'credit' else ''}{error.message}"
+    return Fault(case.kind, said, case.then, status, pause, param=error.param, about=case.about)
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -269,16 +271,17 @@ def without_secrets(text: str, api_key: str | None) -> str:
 
 def model_error(fault: Fault, spec: ModelSpec, url: str, key: str | None, key_source: str, requests: int) -> ModelError:
     """What the caller of a call gets that ends in ``fault`` after ``requests`` requests."""
-    said = without_secrets(fault.message, key) or "no reason was given"
+    said, about = without_secrets(fault.message, key) or "no reason was given", fault.about
     if fault.kind == "auth":
         source = f"the key from {key_source}" if key and key_source else "the key" if key else key_source
         source = source or "a request without a key"
         said = f"the server refused {source}: {said}"
-    elif fault.status == 404 or fault.message == _WEB_PAGE:
-        hint = "" if _VERSIONED.search(url) else " (does it lack /v1?)"
+    elif fault.status == 404 or (about == "url" and fault.status == 200):
+        about = "url" if _VERSIONED.search(url) else "version"
+        hint = " (does it lack /v1?)" if about == "version" else ""
         model = "no such model, or " if fault.status == 404 else ""
         said = f"{model}the base URL is wrong{hint}: {said}"
     status = f"HTTP {fault.status}: " if fault.status not in (None, 200) else ""
     often = f" ({requests} requests)" if requests > 1 else ""
     message = f"{spec.role} model {spec.model!r} at {url}: {status}{said}{often}"
-    return ModelError(fault.kind, message, raw=fault.raw, status=fault.status)
+    return ModelError(fault.kind, message, raw=fault.raw, status=fault.status, about=about)

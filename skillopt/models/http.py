@@ -24,6 +24,8 @@ from skillopt.models.urls import operation_url
 from skillopt.models.wire import NO_USAGE, Answered, Dialect, Fault, adaptations
 
 RETRIES = Retries()
+MOST_BYTES = 64 << 20
+"""What a response may hold, unpacked. No reply is as long: a server that sends more would fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,10 @@ class HttpChat:
                 proxy=self._proxy,
                 allow_redirects=False,  # the key is for this host only
             ) as response:
-                raw = await response.read()
+                raw = await _whole_body(response.content)
+                if raw is None:
+                    said = f"the response has more than {MOST_BYTES >> 20} MiB"
+                    return Fault("provider", said, "stop", response.status)
                 read = self._wire.read_completion
                 return read_response(response.status, response.headers, raw, request, time.time(), read)
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
@@ -257,6 +262,18 @@ class HttpChat:
             for secret in self._credential.secrets():
                 fault = replace(fault, message=fault.message.replace(secret, "***"))
         return model_error(fault, self.spec, self._shown_url, self._api_key, source, requests)
+
+
+async def _whole_body(content: aiohttp.StreamReader) -> bytes | None:
+    """The body of a response; None when it is longer than ``MOST_BYTES``, of which no more is read."""
+    parts: list[bytes] = []
+    size = 0
+    while part := await content.readany():
+        parts.append(part)
+        size += len(part)
+        if size > MOST_BYTES:
+            return None
+    return b"".join(parts)
 
 
 class _Sent(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skillopt.extras import install_hint
 from skillopt.models.types import Image
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ LARGEST = 3_932_160
 
 _QUALITIES = (90, 75, 60)
 _SHRINK = 0.75
-_EXTRA = "pip install 'skillopt[images]'"
+_EXTRA = install_hint("images")
 
 
 class ImageError(ValueError):

@@ -68,7 +68,9 @@ def _thinking_mode(settings: Settings, row: Provider) -> str:
         named, thinks = choice(mode, ThinkingMode), switch(old)
         if mode and old and thinks is not (named == "enabled"):
             raise ProviderError(
-                f"{mode.source}={named} contradicts {old.source}={old.text}: leave out {old.source}, the old form"
+                f"{mode.source}={named} contradicts {old.source}={old.text}: leave out {old.source}, the old form",
+                setting=old.source,
+                kind="superfluous",
             )
         if mode:
             return named
@@ -94,7 +96,11 @@ def _anthropic(settings: Settings, row: Provider) -> Extras:
     if not tokens:
         return Extras()
     if tokens < LEAST_THINKING:
-        raise ProviderError(f"{found.source}={tokens} must be 0 (no thinking) or at least {LEAST_THINKING}")
+        raise ProviderError(
+            f"{found.source}={tokens} must be 0 (no thinking) or at least {LEAST_THINKING}",
+            setting=found.source,
+            choices=(str(LEAST_THINKING), "0"),
+        )
     return Extras({"thinking": {"type": "enabled", "budget_tokens": tokens}})
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from platformdirs import user_config_path
 
-from skillopt.config import ConfigError
+from skillopt.config.errors import ConfigError, Problem, Source
 from skillopt.models.pricing import Price, PriceTable, folded
 from skillopt.spelling import did_you_mean
 
@@ -39,7 +39,7 @@ def read_price_tables(given: str, environ: Mapping[str, str]) -> tuple[PriceTabl
     if given:
         path = Path(given).expanduser()
         if not path.is_file():
-            raise ConfigError(f"budget.prices: there is no price file {given!r}")
+            raise ConfigError(Problem(f"budget.prices: there is no price file {given!r}", Source.key("budget.prices")))
         files.insert(0, path)
     return tuple(read_price_file(path) for path in files)
 
@@ -49,9 +49,11 @@ def read_price_file(path: Path) -> PriceTable:
     try:
         return parse_prices(path.read_bytes().decode("utf-8-sig"), str(path))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: the file is not UTF-8 (byte {error.start})") from None
+        said = f"{path}: the file is not UTF-8 (byte {error.start})"
+        raise ConfigError(Problem(said, Source.file(path))) from None
     except OSError as error:
-        raise ConfigError(f"{path}: the file cannot be read: {error.strerror or error}") from None
+        said = f"{path}: the file cannot be read: {error.strerror or error}"
+        raise ConfigError(Problem(said, Source.file(path))) from None
 
 
 def parse_prices(text: str, where: str) -> PriceTable:
@@ -60,9 +62,11 @@ def parse_prices(text: str, where: str) -> PriceTable:
         root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError(f"{where}{line}: {error.problem or error.context or 'this is not YAML'}") from None
+        said = f"{where}{line}: {error.problem or error.context or 'this is not YAML'}"
+        raise ConfigError(Problem(said, Source.file(where))) from None
     except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{where}: this is not YAML: {(str(error).splitlines() or ['?'])[0]}") from None
+        said = f"{where}: this is not YAML: {(str(error).splitlines() or ['?'])[0]}"
+        raise ConfigError(Problem(said, Source.file(where))) from None
     reader = _Reader(where)
     sections = reader.document(root)
     if reader.problems:
@@ -75,7 +79,7 @@ class _Reader:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
 
     def document(self, root: yaml.Node | None) -> dict[str, dict[str, Price]]:
         if root is None:
@@ -145,4 +149,5 @@ class _Reader:
             yield key, name, value
 
     def _problem(self, node: yaml.Node, text: str) -> None:
-        self.problems.append(f"{self._where}:{node.start_mark.line + 1}: {text}")
+        said = f"{self._where}:{node.start_mark.line + 1}: {text}"
+        self.problems.append(Problem(said, Source.file(self._where)))

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from skillopt.models.profile import ANY_VENDOR
+from skillopt.models.providers import PROVIDERS
 from skillopt.models.types import ModelSpec, Usage
 from skillopt.models.urls import LOOPBACK, host_of
 
@@ -18,20 +20,6 @@ _REVISION = re.compile(r"(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|\d{3,4}|latest|v\d+(?
 ANY = "*"
 DIGITS = 10
 """Decimal places of a dollar that are kept: one token of the cheapest model is above the last."""
-
-TELLS_ITS_COST = frozenset({"claude_chat", "claude_code_exec"})
-"""Providers whose client says itself what each call cost: they need no price."""
-
-_OF_ANY_VENDOR = frozenset({"openai", "openai_compatible", "openrouter"})
-_ON_THIS_MACHINE = frozenset({"ollama", "lmstudio", "llama_server"})
-_VENDORS: Mapping[str, tuple[str, ...]] = {
-    "azure_openai": ("openai",),
-    "codex_exec": ("openai",),
-    "claude_chat": ("anthropic",),
-    "claude_code_exec": ("anthropic",),
-    "gemini": ("google",),
-    "minimax_chat": ("minimax",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +87,18 @@ def dollars(amount: float) -> str:
     return f"${amount:,.2f}" if amount >= 1 or not amount else f"${amount:.4f}"
 
 
+def at_least(known: float) -> str:
+    """What is known of a cost that is not known in all; '' where nothing is."""
+    return f"at least {dollars(known)}" if known else ""
+
+
+def money(amount: float | None, known: float = 0.0) -> str:
+    """An amount for people; ``unknown`` where nobody knows it, which is not $0, and then what of it is ``known``."""
+    if amount is not None:
+        return dollars(amount)
+    return f"unknown ({at_least(known)})" if known else "unknown"
+
+
 def price_of(spec: ModelSpec, tables: Iterable[PriceTable]) -> Price | None:
     """The price of a model by the first of ``tables`` that has one; None when none has.
 
@@ -112,11 +112,14 @@ def price_of(spec: ModelSpec, tables: Iterable[PriceTable]) -> Price | None:
 
 def _vendors(spec: ModelSpec) -> tuple[str, ...] | None:
     """The sections beside a provider's own that hold its prices; None for all."""
-    if spec.provider in _OF_ANY_VENDOR:
+    row = PROVIDERS.get(spec.provider)
+    if row is None or not row.vendor:
+        return ()
+    if row.vendor == ANY_VENDOR:
         return None
-    if spec.provider in _ON_THIS_MACHINE:
-        return ("local",) if host_of(spec.base_url) in LOOPBACK else ()
-    return _VENDORS.get(spec.provider, ())
+    if row.vendor == "local" and host_of(spec.base_url) not in LOOPBACK:
+        return ()
+    return (row.vendor,)
 
 
 def folded(name: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from skillopt.models.errors import ModelError
 from skillopt.models.http import HttpChat
+from skillopt.models.profile import PATIENCE
 from skillopt.models.retries import Retries
 from skillopt.models.types import ChatModel, Message, Request
 
@@ -16,13 +17,13 @@ PROBE_STAGE = "probe"
 _ONCE = Retries(deadline=6.0, connect=5.0, final=frozenset({"truncated", "empty"}))
 
 
-def probe_request(timeout: float = 30.0) -> Request:
+def probe_request(timeout: float = PATIENCE) -> Request:
     """The probe: no item in it, well under 100 tokens. ``timeout`` in seconds has to suffice to load a model."""
     ask = Message("user", "Reply with the single word OK.")
     return Request((ask,), max_tokens=16, stage=PROBE_STAGE, timeout=timeout)
 
 
-async def probe(model: ChatModel, timeout: float = 30.0) -> None:
+async def probe(model: ChatModel, timeout: float = PATIENCE) -> None:
     """Returns when ``model`` answers. Raises the ``ModelError`` that a run would meet, or ``StopRequested``.
 
     Ask the client itself, not a journal around it: a stored answer would prove nothing.

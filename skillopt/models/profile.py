@@ -13,6 +13,9 @@ Protocol = Literal["chat", "responses", "messages", "cli"]
 Auth = Literal["bearer", "api-key", "x-api-key"]
 Credential = Literal["key", "azure_cli", "managed_identity"]
 
+ANY_VENDOR = "*"
+PATIENCE = 30.0
+"""Seconds that a probe over HTTP may take: a server of one's own may have to load its model first."""
 BOTH_ROLES: tuple[Role, ...] = ("optimizer", "target")
 
 
@@ -24,7 +27,14 @@ class Provider:
     ``TARGET_`` or ``OPTIMIZER_`` before it; ``also`` are further prefixes. ``max_tokens_field``, ``json_schema``,
     ``grammar`` (GBNF) and ``reasoning_effort`` say how a first request is written; what a server refuses of it, the
     client learns. ``tools`` and ``images`` say what it can be asked to take. ``router``: its models carry the names of
-    other vendors (``openai/gpt-x``). ``temperature`` and ``max_tokens`` (a cap) hold where nothing is configured.
+    other vendors (``openai/gpt-x``). ``any_endpoint``: the name stands for whatever endpoint its URL leads to.
+    ``openai_models``: its models are OpenAI's. ``responses``: so is its Responses API. ``temperature`` and
+    ``max_tokens`` (a cap) hold where nothing is configured. ``patience`` is how long the probe may take (seconds).
+
+    ``vendor`` has the prices of its models: another name than its own, ``ANY_VENDOR``, or ``local`` for models that
+    cost nothing on this machine. ``tells_cost``: each reply says what it cost.
+
+    ``start`` and ``pull`` are commands for a server of one's own, with ``{model}``: to start it, to get a model.
 
     A row of the protocol ``cli`` is a program: ``program`` is its name, ``agent`` says that it works in a folder.
     ``note`` is for people.
@@ -52,6 +62,14 @@ class Provider:
     program: str = ""
     agent: bool = False
     roles: tuple[Role, ...] = BOTH_ROLES
+    any_endpoint: bool = False
+    openai_models: bool = False
+    responses: bool = False
+    patience: float = PATIENCE
+    vendor: str = ""
+    tells_cost: bool = False
+    start: str = ""
+    pull: str = ""
 
     @property
     def prefixes(self) -> tuple[str, ...]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from skillopt.models.profile import Provider
+from skillopt.models.profile import ANY_VENDOR, PATIENCE, Provider
 
 _hosted = partial(Provider, reasoning_effort=False)
 _router = partial(Provider, router=True)
 _own_server = partial(Provider, router=True, needs_key=False, reasoning_effort=False)
-_program = partial(Provider, base_url="", protocol="cli", needs_key=False, tools=False, images=False)
+_program = partial(
+    Provider,
+    base_url="",
+    protocol="cli",
+    needs_key=False,
+    tools=False,
+    images=False,
+    patience=120.0,  # it starts a session, reads its settings, thinks
+)
 
 _OPENAI = (
     Provider(
@@ -19,6 +27,10 @@ _OPENAI = (
         base_url="https://api.openai.com/v1",
         max_tokens_field="max_completion_tokens",
         default_model="gpt-5.5",
+        any_endpoint=True,
+        openai_models=True,
+        responses=True,
+        vendor=ANY_VENDOR,
         note="OpenAI, or any endpoint that OPENAI_BASE_URL names",
     ),
     _router(
@@ -26,6 +38,9 @@ _OPENAI = (
         prefix="OPENAI_COMPATIBLE",
         base_url="https://api.openai.com/v1",
         default_model="gpt-4o-mini",
+        any_endpoint=True,
+        openai_models=True,
+        vendor=ANY_VENDOR,
         note="any endpoint that speaks OpenAI's chat protocol: a gateway, LiteLLM, a server of one's own",
     ),
     Provider(
@@ -35,6 +50,9 @@ _OPENAI = (
         auth="api-key",
         max_tokens_field="max_completion_tokens",
         default_model="gpt-5.5",
+        openai_models=True,
+        responses=True,
+        vendor="openai",
         note="Azure OpenAI: a key, the Azure CLI, a managed identity, or its OpenAI-compatible endpoint",
     ),
 )
@@ -57,6 +75,7 @@ _OTHERS = (
         json_schema=False,
         temperature=0.7,
         max_tokens=8000,
+        vendor="minimax",
         note="MiniMax; MINIMAX_REGION is global_en or cn_zh",
     ),
     _router(
@@ -64,6 +83,7 @@ _OTHERS = (
         prefix="OPENROUTER",
         base_url="https://openrouter.ai/api/v1",
         default_model="openai/gpt-5.5",
+        vendor=ANY_VENDOR,
         note="OpenRouter",
     ),
     _hosted(
@@ -95,6 +115,7 @@ _OTHERS = (
         also=("GOOGLE",),
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
         default_model="gemini-2.5-flash",
+        vendor="google",
         note="Google Gemini, by its OpenAI-compatible endpoint",
     ),
     _hosted(
@@ -147,17 +168,44 @@ _OTHERS = (
         router=True,
         note="NVIDIA's hosted models",
     ),
-    _own_server(name="ollama", prefix="OLLAMA", base_url="http://localhost:11434/v1", note="Ollama on this machine"),
-    _own_server(name="vllm", prefix="VLLM", base_url="http://localhost:8000/v1", note="a vLLM server"),
-    _own_server(name="sglang", prefix="SGLANG", base_url="http://localhost:30000/v1", note="an SGLang server"),
     _own_server(
-        name="lmstudio", prefix="LMSTUDIO", base_url="http://localhost:1234/v1", note="LM Studio on this machine"
+        name="ollama",
+        prefix="OLLAMA",
+        base_url="http://localhost:11434/v1",
+        vendor="local",
+        start="ollama serve",
+        pull="ollama pull {model}",
+        note="Ollama on this machine",
+    ),
+    _own_server(
+        name="vllm",
+        prefix="VLLM",
+        base_url="http://localhost:8000/v1",
+        start="vllm serve {model}",
+        note="a vLLM server",
+    ),
+    _own_server(
+        name="sglang",
+        prefix="SGLANG",
+        base_url="http://localhost:30000/v1",
+        start="python -m sglang.launch_server --model-path {model}",
+        note="an SGLang server",
+    ),
+    _own_server(
+        name="lmstudio",
+        prefix="LMSTUDIO",
+        base_url="http://localhost:1234/v1",
+        vendor="local",
+        start="lms server start",
+        note="LM Studio on this machine",
     ),
     _own_server(
         name="llama_server",
         prefix="LLAMA_SERVER",
         base_url="http://localhost:8080/v1",
         grammar=True,
+        vendor="local",
+        start="llama-server -m FILE.gguf",
         note="llama.cpp's server, started by you",
     ),
     Provider(
@@ -178,6 +226,8 @@ _PROGRAMS = (
         also=("CLAUDE_CODE_EXEC",),
         program="claude",
         default_model="claude-sonnet-4-6",
+        vendor="anthropic",
+        tells_cost=True,
         note="Claude by the Claude Code CLI (`claude -p`), as a chat model",
     ),
     _program(
@@ -196,6 +246,8 @@ _PROGRAMS = (
         default_model="gpt-5.5",
         images=True,
         agent=True,
+        openai_models=True,
+        vendor="openai",
         note="the Codex CLI: an agent as target, a chat model as optimizer",
     ),
     _program(
@@ -207,6 +259,8 @@ _PROGRAMS = (
         images=True,
         agent=True,
         roles=("target",),
+        vendor="anthropic",
+        tells_cost=True,
         note="the Claude Code CLI as an agent",
     ),
     _program(
@@ -247,3 +301,9 @@ _LOCAL = Provider(
 
 PROVIDERS: Mapping[str, Provider] = {row.name: row for row in (*_OPENAI, *_OTHERS, *_PROGRAMS, _LOCAL)}
 """By name. Of several that the environment has keys for, the first one here is taken."""
+
+
+def patience_with(provider: str) -> float:
+    """Seconds that a probe may take; ``provider`` may also be the name of a client that is not ours."""
+    row = PROVIDERS.get(provider)
+    return PATIENCE if row is None else row.patience

@@ -23,7 +23,6 @@ Api = Literal["auto", "chat", "responses"]
 _DEFAULT_MODEL = "gpt-5.5"
 _UNNAMED_ELSEWHERE = (_DEFAULT_MODEL, "gpt-5.4")
 """What the model is called when nobody named one: the default of the configuration, now and before."""
-_SERVES_OPENAI = frozenset({"openai", "openai_compatible", "azure_openai", "codex_exec"})
 _ONLY_RESPONSES = (
     *("gpt-5.3-codex", "gpt-5.2-codex", "gpt-5.1-codex", "gpt-5-codex", "codex-mini"),
     *("gpt-5.5-pro", "gpt-5.4-pro", "gpt-5.2-pro", "gpt-5-pro", "o3-pro", "o1-pro"),
@@ -89,7 +88,10 @@ def require(role: ResolvedRole, needs: frozenset[str]) -> None:
             name = role.spec.role
             raise ProviderError(
                 f"{name}: the environment needs {need}, and {role.profile.name} has none; providers that do: "
-                f"{', '.join(able) or 'none'} (set model.{name}_backend)"
+                f"{', '.join(able) or 'none'} (set model.{name}_backend)",
+                setting=f"model.{name}_backend",
+                choices=able,
+                kind="ability",
             )
 
 
@@ -184,7 +186,8 @@ def _check_key(role: Role, row: Provider, key: Found, url: str) -> None:
         shared = f"{row.prefix}_API_KEY"
         raise ProviderError(
             f"{role}: no key for {row.name} at {host_of(url)}: set {shared} (or {role.upper()}_{shared} for this role "
-            "alone), or use --backend local to run a model on this machine"
+            "alone), or use --backend local to run a model on this machine",
+            setting=shared,
         )
 
 
@@ -194,7 +197,10 @@ def _keyless(role: Role, url: str) -> str:
 
 def _check_characters(key: Found) -> None:
     if key.text and not (key.text.isascii() and key.text.isprintable() and " " not in key.text):
-        raise ProviderError(f"{key.source} holds characters that a key cannot have (a line break, a space, an accent)")
+        raise ProviderError(
+            f"{key.source} holds characters that a key cannot have (a line break, a space, an accent)",
+            setting=key.source,
+        )
 
 
 def _model_name(settings: Settings, row: Provider, chosen: Choice, url: str) -> tuple[str, tuple[str, ...]]:
@@ -208,22 +214,26 @@ def _model_name(settings: Settings, row: Provider, chosen: Choice, url: str) -> 
         found = settings.variable(f"{role.upper()}_DEPLOYMENT") or settings.find(row.prefixes, "DEPLOYMENT") or found
     if found:
         return found.text, (f"{role}: the model is {found.text} ({found.source})",)
-    if row.name in _SERVES_OPENAI and (model or (url and host_of(url) != OPENAI_HOST)):
+    if row.openai_models and (model or (url and host_of(url) != OPENAI_HOST)):
         if not model:
-            raise ProviderError(f"{role}: no model is named for {url}: set model.{role}")
+            raise _unnamed_model(role, url)
         return model, ()
     if row.default_model:
         notes = (f"{role}: no model is named, so {row.default_model} is used (set model.{role})",) if model else ()
         return row.default_model, notes
     if row.protocol == "cli":
         return "", ()  # the program's own default
-    raise ProviderError(f"{role}: no model is named for {row.name}: set model.{role}")
+    raise _unnamed_model(role, row.name)
+
+
+def _unnamed_model(role: Role, place: str) -> ProviderError:
+    return ProviderError(f"{role}: no model is named for {place}: set model.{role}", setting=f"model.{role}")
 
 
 def _unnamed(row: Provider, model: str) -> bool:
     if row.name == "openai":
         return False
-    return model == _DEFAULT_MODEL if row.name in _SERVES_OPENAI else model in _UNNAMED_ELSEWHERE
+    return model == _DEFAULT_MODEL if row.openai_models else model in _UNNAMED_ELSEWHERE
 
 
 def _protocol(role: Role, row: Provider, model: str, api: Api) -> tuple[Protocol, tuple[str, ...]]:
@@ -232,14 +242,14 @@ def _protocol(role: Role, row: Provider, model: str, api: Api) -> tuple[Protocol
     if api != "auto":
         return api, ()
     needed = any(model == name or model.startswith(f"{name}-") for name in _ONLY_RESPONSES)
-    return ("responses" if needed and row.name in ("openai", "azure_openai") else "chat"), ()
+    return ("responses" if needed and row.responses else "chat"), ()
 
 
 def _max_tokens_field(settings: Settings, row: Provider, url: str) -> MaxTokensField:
     asked = switch(settings.find(row.prefixes, "USE_MAX_COMPLETION_TOKENS"))
     if asked is not None:
         return "max_completion_tokens" if asked else "max_tokens"
-    if row.name in ("openai", "openai_compatible"):  # the names stand for any endpoint
+    if row.any_endpoint:
         return "max_completion_tokens" if host_of(url) == OPENAI_HOST else "max_tokens"
     return row.max_tokens_field
 
@@ -267,5 +277,7 @@ def _timeout(settings: Settings, row: Provider) -> float | None:
     found = settings.find(row.prefixes, "TIMEOUT_SECONDS", "TIMEOUT")
     seconds = number(found)
     if seconds == 0:
-        raise ProviderError(f"{found.source}={found.text!r} must be more than 0")
+        raise ProviderError(
+            f"{found.source}={found.text!r} must be more than 0", setting=found.source, choices=("300",)
+        )
     return seconds

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from skillopt.config.values import read_bool, read_float, read_int
 from skillopt.models.errors import ProviderError
+from skillopt.spelling import nearest
 from skillopt.types import Role
 
 T = TypeVar("T")
@@ -94,23 +95,29 @@ def is_none(found: Found) -> bool:
 
 def number(found: Found, *, least: float = 0.0) -> float | None:
     """The number in a setting; None when it is not set. Raises ``ProviderError``."""
-    value = _read(found, read_float, "a number")
+    value = _read(found, read_float, "a number", "1")
     if value is not None and value < least:
-        raise ProviderError(f"{found.source}={found.text!r} must be at least {least:g}")
+        raise ProviderError(
+            f"{found.source}={found.text!r} must be at least {least:g}",
+            setting=found.source,
+            choices=(f"{max(least, 1.0):g}",),
+        )
     return value
 
 
 def whole(found: Found, *, least: int) -> int | None:
     """The whole number in a setting; None when it is not set. Raises ``ProviderError``."""
-    value = _read(found, read_int, "a whole number")
+    value = _read(found, read_int, "a whole number", str(max(least, 1)))
     if value is not None and value < least:
-        raise ProviderError(f"{found.source}={found.text!r} must be at least {least}")
+        raise ProviderError(
+            f"{found.source}={found.text!r} must be at least {least}", setting=found.source, choices=(str(least),)
+        )
     return value
 
 
 def switch(found: Found) -> bool | None:
     """The switch in a setting; None when it is not set. Raises ``ProviderError``."""
-    return _read(found, read_bool, "true or false")
+    return _read(found, read_bool, "true or false", "true")
 
 
 def choice(found: Found, kind: Any, aliases: Mapping[str, str] | None = None) -> str:
@@ -119,14 +126,25 @@ def choice(found: Found, kind: Any, aliases: Mapping[str, str] | None = None) ->
     text = found.text.lower()
     text = (aliases or {}).get(text, text)
     if found and text not in choices:
-        raise ProviderError(f"{found.source}={found.text!r} must be one of {', '.join(choices)}")
+        raise ProviderError(
+            f"{found.source}={found.text!r} must be one of {', '.join(choices)}",
+            setting=found.source,
+            choices=_nearest_first(text, choices),
+        )
     return text
 
 
-def _read(found: Found, reader: Callable[[str], T], what: str) -> T | None:
+def _nearest_first(text: str, choices: Sequence[str]) -> list[str]:
+    meant = nearest(text, choices)
+    return sorted(choices, key=lambda each: each != meant)
+
+
+def _read(found: Found, reader: Callable[[str], T], what: str, example: str) -> T | None:
     if not found:
         return None
     try:
         return reader(found.text)
     except PydanticCustomError:
-        raise ProviderError(f"{found.source}={found.text!r} is not {what}") from None
+        raise ProviderError(
+            f"{found.source}={found.text!r} is not {what}", setting=found.source, choices=(example,)
+        ) from None

@@ -68,14 +68,15 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call. All but ``stage``, ``priority`` and ``timeout`` can change the reply and belong to its journal key.
+    """One call. All but ``stage``, ``item``, ``priority`` and ``timeout`` can change the reply and belong to its
+    journal key.
 
     ``max_tokens`` bounds the completion (tokens), ``timeout`` the wall clock of one HTTP request (seconds).
     ``json_schema`` asks for a JSON reply of that shape, ``grammar`` (GBNF) for a reply in that grammar, each where the
     provider can. ``tool_choice`` is ``auto``, ``required``, ``none`` or the name of one of ``tools``. ``files`` are
     what an agent finds in its workspace, ``collect`` the paths that it is to leave there. ``replicate`` tells repeated
-    samples of one prompt apart. ``stage`` is the token-accounting label; of two waiting calls the one with the lower
-    ``priority`` goes first.
+    samples of one prompt apart. ``stage`` is the token-accounting label, ``item`` the id of the item that is asked
+    about ('': of none); of two waiting calls the one with the lower ``priority`` goes first.
     """
 
     messages: tuple[Message, ...]
@@ -90,6 +91,7 @@ class Request:
     collect: tuple[str, ...] = ()
     replicate: int = 0
     stage: str = "rollout"
+    item: str = ""
     priority: int = 0
     timeout: float = 300.0
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from skillopt.config.values import hide_userinfo
+from skillopt.config.secrets import MASK
+from skillopt.config.values import hide_userinfo, looks_like_a_key
 from skillopt.models.errors import ProviderError
 
 OPENAI_HOST = "api.openai.com"
@@ -21,7 +22,7 @@ def normalise_base_url(url: str, *, where: str = "") -> str:
     (``/chat/completions``, ``/responses``, ``/messages``) or a slash at the end. A missing scheme is forgiven for this
     machine. Raises ``ProviderError``."""
     text, named = url.strip(), f" ({where})" if where else ""
-    told = hide_userinfo(text if "://" in text else f"://{text}").removeprefix("://")
+    told = _shown(text)
     if not text:
         return ""
     if "://" not in text and host_of(f"http://{text}") in LOOPBACK:
@@ -29,21 +30,32 @@ def normalise_base_url(url: str, *, where: str = "") -> str:
     try:
         parts = urlsplit(text)
     except ValueError as error:
-        raise ProviderError(f"the base URL {told!r}{named} is not a URL: {error}") from None
+        raise ProviderError(f"the base URL {told!r}{named} is not a URL: {error}", setting=where) from None
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname or not _good_port(parts):
-        raise ProviderError(f"the base URL {told!r}{named} must look like https://host/v1")
+        raise ProviderError(f"the base URL {told!r}{named} must look like https://host/v1", setting=where)
     if "@" in parts.netloc:
-        raise ProviderError(f"the base URL of {parts.hostname}{named} must not hold a user name or a password")
+        raise ProviderError(
+            f"the base URL of {parts.hostname}{named} must not hold a user name or a password", setting=where
+        )
     if not _PLACE.fullmatch(parts.netloc):
         raise ProviderError(
-            f"the base URL {told!r}{named} names no host: {parts.netloc!r} has characters that none has"
+            f"the base URL {told!r}{named} names no host: it has characters that none has", setting=where
         )
     if _SECRET_QUERY.search(parts.query):
-        raise ProviderError(f"the base URL of {parts.hostname}{named} must not hold a key: give it as an API key")
+        raise ProviderError(
+            f"the base URL of {parts.hostname}{named} must not hold a key: give it as an API key", setting=where
+        )
     path = re.sub(r"/+(?:(?:chat/+)?completions|responses|messages)/*$", "", parts.path).rstrip("/")
     if not path and parts.hostname == OPENAI_HOST:
         path = "/v1"
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), path, parts.query, ""))
+
+
+def _shown(text: str) -> str:
+    """What stands where a URL should, as an error shows it: without a password, and without a key put there."""
+    if looks_like_a_key(text):
+        return MASK
+    return hide_userinfo(text if "://" in text else f"://{text}").removeprefix("://")
 
 
 def operation_url(base_url: str, path: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from skillopt.models.errors import ErrorKind
+from skillopt.models.errors import About, ErrorKind
 from skillopt.models.profile import MaxTokensField, Provider
 from skillopt.models.profile import Protocol as ProtocolName
 from skillopt.models.types import Image, ModelSpec, Request, Tool, ToolCall, Usage
@@ -80,7 +80,7 @@ class Fault:
     again a few times, ``wait`` is a rate limit, ``rewrite`` may be how the request was written.
 
     ``message`` is the server's, ``param`` the request field it names; ``retry_after`` (seconds) is what it asked for;
-    ``raw`` the text of an unusable reply.
+    ``raw`` the text of an unusable reply; ``about`` as in ``ModelError``.
     """
 
     kind: ErrorKind
@@ -91,6 +91,7 @@ class Fault:
     raw: str = ""
     usage: Usage = NO_USAGE
     param: str = ""
+    about: About = ""
 
 
 def temperature_of(request: Request, spec: ModelSpec) -> float | None:

@@ -133,14 +133,22 @@ def expected_of(rollout: Rollout) -> str:
     return str(gold[0] if isinstance(gold, list | tuple) else gold)
 
 
-def as_full_reply(reply: AnalystReply, rollouts: Sequence[Rollout]) -> FailureEdits:
-    """The rules as a full analyst's reply: one appended line each."""
-    lines = [line for rule in reply.rules if (line := rule_line(rule, rollouts))]
+def as_full_reply(reply: AnalystReply, rollouts: Sequence[Rollout]) -> tuple[FailureEdits, list[tuple[str, ...]]]:
+    """The rules as a full analyst's reply, one appended line each, and the ids of the items that each is for."""
+    told = [(line, rule) for rule in reply.rules if (line := rule_line(rule, rollouts))]
+    lines = [line for line, _ in told]
     causes = [{"failure_type": "rule_missing", "description": line.split(_EXAMPLE)[0].lstrip("- ")} for line in lines]
     edits = [{"op": "append", "content": line} for line in lines]
-    return FailureEdits.model_validate(
+    full = FailureEdits.model_validate(
         {"batch_size": len(rollouts), "failure_summary": causes, "patch": {"reasoning": "", "edits": edits}}
     )
+    about = (_rollout_of(rule, rollouts) for _, rule in told)
+    return full, [(rollout.item.id,) if rollout else () for rollout in about]
+
+
+def _rollout_of(rule: Rule, rollouts: Sequence[Rollout]) -> Rollout | None:
+    """The failure that a rule is for; None where it names none."""
+    return rollouts[rule.trajectory - 1] if 1 <= rule.trajectory <= len(rollouts) else None
 
 
 def rule_line(rule: Rule, rollouts: Sequence[Rollout]) -> str:
@@ -151,11 +159,8 @@ def rule_line(rule: Rule, rollouts: Sequence[Rollout]) -> str:
     if not write:
         return ""
     head = f"- When {when}, write {write}." if when else f"- Write {write}."
-    known = 1 <= rule.trajectory <= len(rollouts)
-    wrong, right = ("", "")
-    if known:
-        rollout = rollouts[rule.trajectory - 1]
-        wrong, right = _one_line(rollout.answer), _one_line(expected_of(rollout))
+    rollout = _rollout_of(rule, rollouts)
+    wrong, right = (_one_line(rollout.answer), _one_line(expected_of(rollout))) if rollout else ("", "")
     return f"{head}{_EXAMPLE}{wrong}. Right: {right}." if right and wrong and right != wrong else head
 
 
@@ -173,9 +178,7 @@ def merge(patches: Sequence[Patch], skill: Skill) -> tuple[Patch, int]:
         total += 1
         same = next((index for index, other in enumerate(merged) if _same_kind(_content(other), _content(item))), None)
         if same is not None:
-            both = merged[same].support_count + item.support_count
-            content = _with_examples(_content(merged[same]), _content(item))
-            merged[same] = merged[same].model_copy(update={"content": content, "support_count": both, "merge_level": 1})
+            merged[same] = _joined(merged[same], item)
             continue
         line = next((line for line in lines if _same_kind(line, _content(item))), None)
         if line is None:
@@ -184,6 +187,18 @@ def merge(patches: Sequence[Patch], skill: Skill) -> tuple[Patch, int]:
             merged.append(item.model_copy(update={"op": "replace", "target": line, "content": content}))
     reasoning = f"{total} proposed rules, {len(merged)} distinct and new."
     return Patch(reasoning, tuple(merged)), total - len(merged)
+
+
+def _joined(item: UpdateItem, other: UpdateItem) -> UpdateItem:
+    """Two rules for one kind of question as one. The items that it is for are known where they are of both."""
+    named = item.source_items and other.source_items
+    update = {
+        "content": _with_examples(_content(item), _content(other)),
+        "support_count": item.support_count + other.support_count,
+        "merge_level": 1,
+        "source_items": tuple(dict.fromkeys(item.source_items + other.source_items)) if named else (),
+    }
+    return item.model_copy(update=update)
 
 
 def _content(item: UpdateItem) -> str:

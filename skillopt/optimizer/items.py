@@ -80,6 +80,11 @@ def _as_level(value: object) -> object:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def _as_named(value: object) -> object:
+    """Item ids as code sets them. What a reply says here, as a list, is no fact."""
+    return value if isinstance(value, tuple) else ()
+
+
 Text = Annotated[str, BeforeValidator(_as_text)]
 _TextOrNull = Annotated[
     str | None,
@@ -94,6 +99,7 @@ _KnownOrigin = Annotated[
     WithJsonSchema({"type": "string", "enum": ["failure", "success", "mixed"]}),
 ]
 _Level = Annotated[int | None, BeforeValidator(_as_level)]
+_Named = Annotated[tuple[str, ...], BeforeValidator(_as_named)]
 
 _OPS: list[JsonValue] = ["append", "insert_after", "replace", "delete"]
 _SUGGESTION_TYPES: list[JsonValue] = ["add_rule", "remove_rule", "merge_rules", "reorganize", "compress", "clarify"]
@@ -154,17 +160,23 @@ class ProposedCandidate(Model):
 
 
 class Provenance(Model):
-    """How well an item is supported (trajectories), by which side, and at which merge level it was last joined."""
+    """How well an item is supported, by which side, and at which merge level it was last joined.
+
+    ``support_count`` is the weight that merging and ranking go by: the sizes of the minibatches of all analysts that
+    proposed it, added up, so it may be more than there are trajectories. ``source_items`` are the ids of the items
+    that the analysts named for it; () where they do not say.
+    """
 
     support_count: Count = 1
     source_type: _KnownOrigin = None
     merge_level: SkipJsonSchema[_Level] = None
+    source_items: SkipJsonSchema[_Named] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The item as files and prompts hold it: fields that say nothing are left out."""
         kept = ("op", "content")
         fields = self.model_dump().items()
-        return {key: value for key, value in fields if value is not None and (value != "" or key in kept)}
+        return {key: value for key, value in fields if value not in (None, ()) and (value != "" or key in kept)}
 
 
 class EditItem(Provenance, ProposedEdit):
@@ -183,9 +195,11 @@ Proposed = ProposedEdit | ProposedSuggestion | ProposedCandidate
 UpdateItem = EditItem | Suggestion | Candidate
 
 
-def with_provenance(proposed: Proposed, source: SourceType, support: int) -> UpdateItem:
-    """The proposal of one analyst as an item: from ``source``, resting on ``support`` trajectories."""
-    stamp = {"source_type": source, "support_count": support}
+def with_provenance(
+    proposed: Proposed, source: SourceType, support: int, source_items: tuple[str, ...] = ()
+) -> UpdateItem:
+    """The proposal of one analyst as an item: from ``source``, with the weight ``support``, for those items."""
+    stamp = {"source_type": source, "support_count": support, "source_items": source_items}
     fields = proposed.model_dump()
     if isinstance(proposed, ProposedEdit):
         return EditItem(**{**fields, **stamp})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,9 +96,10 @@ async def analyse(
     except ModelError as error:
         return replace(begun, error=CallError.of(STAGE, error), raw_text=error.raw)
     reply = structured.value
+    named: Sequence[tuple[str, ...]] = ()
     if isinstance(reply, compact.AnalystReply):
-        reply = compact.as_full_reply(reply, minibatch.rollouts)
-    found = _with_reply(begun, reply, settings)
+        reply, named = compact.as_full_reply(reply, minibatch.rollouts)
+    found = _with_reply(begun, reply, settings, named)
     return replace(found, repaired=structured.repaired, reasked=structured.reasked)
 
 
@@ -136,13 +137,19 @@ def _budget_section(settings: Settings) -> Section:
     return "Update Budget", f"budget={settings.learning_rate} (the most items you may propose)"
 
 
-def _with_reply(begun: Reflection, reply: AnyAnalystReply, settings: Settings) -> Reflection:
-    """The reflection with what the analyst replied, at most as many items as the budget allows."""
+def _with_reply(
+    begun: Reflection, reply: AnyAnalystReply, settings: Settings, named: Sequence[tuple[str, ...]]
+) -> Reflection:
+    """The reflection with what the analyst replied, at most as many items as the budget allows. ``named`` are the items
+    of the dataset that each proposal is for, where the analyst says so."""
     limit = 1 if settings.mode == "full_rewrite_minibatch" else settings.learning_rate
     proposed = proposals(reply.patch)
     # The analyst's own count of what it read, but not more than it was given.
     support = min(max(reply.batch_size, 1), len(begun.item_ids))
-    items = tuple(with_provenance(item, begun.kind, support) for item in proposed[:limit])
+    items = tuple(
+        with_provenance(item, begun.kind, support, named[place] if named else ())
+        for place, item in enumerate(proposed[:limit])
+    )
     raw = reply.model_dump()
     raw["patch"][reply.patch.items_key] = raw["patch"][reply.patch.items_key][:limit]
     return replace(

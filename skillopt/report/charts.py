@@ -11,9 +11,10 @@ from html import escape
 from itertools import accumulate
 
 from skillopt.gate.stats import Lift
+from skillopt.models.pricing import dollars
 from skillopt.report.comparison import ArmResult
-from skillopt.report.curves import STAGES, Curves, Mark, Point
-from skillopt.report.numbers import compact, p_text, percent, plain, points, seconds, usd_text
+from skillopt.report.curves import Curves, Mark, Point, thinned
+from skillopt.report.numbers import compact, lift_words, percent, plain, seconds
 from skillopt.report.spending import OPTIMIZER, TARGET
 from skillopt.report.svg import (
     Frame,
@@ -33,21 +34,27 @@ from skillopt.report.svg import (
     whole_ticks,
     words,
 )
+from skillopt.run.progress import STAGES
 
 ROLES = (TARGET, OPTIMIZER)
 _Say = Callable[[float], str]
+_SHORT_NAME, _LONG_NAME = 14, 60
+"""Characters of a name beside its whisker, and above it."""
+MOST_STEPS = 250
+"""How many steps a chart can tell apart, and a page can hold."""
 MOST_RUNS = 6
 """How many runs ``runs_chart`` can tell apart."""
 
 
 def score_chart(curves: Curves, key: str = "scores", total: int | None = None) -> str:
-    """Accuracy over steps: train, the gate's score of each candidate with its 95 % interval and fate, the best score so
+    """Scores over steps, all in the gate's metric: train, each candidate with its 95 % interval and fate, the best so
     far, and the baseline. ``total`` is the number of planned steps, so that the axis of a run at work stays."""
     values = [point.value for series in (curves.train, curves.gate, curves.best) for point in series]
     values += [end for point in curves.gate for end in (point.low, point.high) if end is not None]
     values += [curves.baseline] if curves.baseline is not None else []
     if not values:
         return ""
+    drawn = thinned(curves, MOST_STEPS)
     sizes = ((1120, 400), (480, 330))
     frames = [_frame(curves, total, min(values), max(values), share=True, size=size) for size in sizes]
     entries = [
@@ -59,8 +66,8 @@ def score_chart(curves: Curves, key: str = "scores", total: int | None = None) -
         ("train", "train rollouts"),
         *([("baseline", "baseline")] if curves.baseline is not None else []),
     ]
-    drawings = [(frame, _score_shapes(curves, frame)) for frame in frames]
-    return figure(key, "Accuracy by step", _score_summary(curves), drawings, entries)
+    drawings = [(frame, _score_shapes(drawn, frame)) for frame in frames]
+    return figure(key, f"{curves.metric.words} by step", _score_summary(curves), drawings, entries)
 
 
 def budget_chart(curves: Curves, key: str = "budget", total: int | None = None) -> str:
@@ -72,15 +79,16 @@ def budget_chart(curves: Curves, key: str = "budget", total: int | None = None) 
     half = _half(frame, curves, total)
     budget = _at(curves.edit_budget)
     applied = _at(curves.edits_applied)
+    drawn = thinned(curves, MOST_STEPS)
     titles = [
         (step, f"Step {step}: budget {plain(budget.get(step))}, applied {plain(applied.get(step))}")
-        for step in curves.steps
+        for step in drawn.steps
     ]
     shapes = [
         axes(frame, _steps(frame), [(value, f"{value:g}") for value in ticks(frame.y0, frame.y1, 5)], "step"),
-        *(bar("bar edits", frame, point.step, 0, point.value, half) for point in curves.edits_applied),
+        *(bar("bar edits", frame, point.step, 0, point.value, half) for point in drawn.edits_applied),
         floor(frame),
-        stairs("line budget", frame, [(p.step - 0.5, p.value) for p in curves.edit_budget], max(curves.steps) + 0.5),
+        stairs("line budget", frame, [(p.step - 0.5, p.value) for p in drawn.edit_budget], max(curves.steps) + 0.5),
         hits(frame, titles),
     ]
     summary = f"The edit budget goes from {plain(_first(curves.edit_budget))} to {plain(_last(curves.edit_budget))}; "
@@ -91,12 +99,14 @@ def budget_chart(curves: Curves, key: str = "budget", total: int | None = None) 
 
 def tokens_chart(curves: Curves, key: str = "tokens", total: int | None = None) -> str:
     """Tokens spent so far, by role."""
+    curves = thinned(curves, MOST_STEPS)
     series = [(point.step, point.part, dict(point.tokens)) for point in curves.spend]
-    return _spent(curves, series, key, "Tokens so far", compact, total)
+    return _spent(curves, series, key, "Tokens so far", compact, compact, total)
 
 
 def cost_chart(curves: Curves, key: str = "cost", total: int | None = None) -> str:
     """US dollars spent so far, by role; '' where a cost is not known, or all is free."""
+    curves = thinned(curves, MOST_STEPS)
     series = []
     for point in curves.spend:
         known = {role: usd for role, usd in point.usd.items() if usd is not None}
@@ -105,7 +115,7 @@ def cost_chart(curves: Curves, key: str = "cost", total: int | None = None) -> s
         series.append((point.step, point.part, known))
     if not any(sum(spent.values()) for _, _, spent in series):
         return ""
-    return _spent(curves, series, key, "Cost so far (US dollars)", usd_text, total)
+    return _spent(curves, series, key, "Cost so far (US dollars)", dollars, _tick_of_dollars, total)
 
 
 def time_chart(curves: Curves, key: str = "time", total: int | None = None) -> str:
@@ -118,14 +128,14 @@ def time_chart(curves: Curves, key: str = "time", total: int | None = None) -> s
         return ""
     frame = _frame(curves, total, 0, highest)
     half = _half(frame, curves, total)
-    bars = []
-    for step in curves.steps:
+    bars, drawn = [], thinned(curves, MOST_STEPS).steps
+    for step in drawn:
         ends = [0.0, *accumulate(times[stage].get(step, 0.0) for stage in STAGES)]
         stacked = zip(STAGES, ends, ends[1:], strict=False)
         bars += [bar(f"bar {stage}", frame, step, low, high, half) for stage, low, high in stacked if high > low]
-    titles = [(step, f"Step {step}: {_stage_times(times, step)}") for step in curves.steps]
+    titles = [(step, f"Step {step}: {_stage_times(times, step)}") for step in drawn]
     shapes = [
-        axes(frame, _steps(frame), [(value, seconds(value)) for value in ticks(frame.y0, frame.y1, 5)], "step"),
+        axes(frame, _steps(frame), [(value, seconds(value)) for value in _time_ticks(frame.y1)], "step"),
         *bars,
         floor(frame),
         hits(frame, titles),
@@ -136,6 +146,12 @@ def time_chart(curves: Curves, key: str = "time", total: int | None = None) -> s
     return figure(key, "Time by stage", summary, [(frame, "".join(shapes))], entries)
 
 
+def _time_ticks(highest: float) -> list[float]:
+    """Round times: of seconds, minutes or hours."""
+    unit = next((unit for unit in (3600, 60) if highest >= 2 * unit), 1)
+    return [value * unit for value in ticks(0, highest / unit, 5)]
+
+
 def lift_chart(arms: Sequence[ArmResult], key: str = "lift", title: str = "Difference from the first") -> str:
     """The paired difference of each arm from the first one with its 95 % interval, beside the line of no difference."""
     found: list[tuple[str, Lift]] = [(arm.name, arm.lift) for arm in arms if arm.lift is not None]
@@ -144,47 +160,39 @@ def lift_chart(arms: Sequence[ArmResult], key: str = "lift", title: str = "Diffe
     ends = [0.0, *(end for _, lift in found for end in (lift.low, lift.high))]
     marks = ticks(min(ends), max(ends), 7)
     step = marks[1] - marks[0] if len(marks) > 1 else 0.1
-    frame = Frame(480, 52 + 34 * len(found), min(ends) - step / 2, max(ends) + step / 2, len(found), 0, left=92)
+    beside = max(len(name) for name, _ in found) <= _SHORT_NAME
+    row, left = (34, 92) if beside else (50, 20)  # long names stand above their whiskers
+    frame = Frame(480, 52 + row * len(found), min(ends) - step / 2, max(ends) + step / 2, len(found), 0, left=left)
     shapes: list[str] = []
     for value in ticks(frame.x0, frame.x1, 7):
         x = frame.x(value)
         shapes.append(line("axis" if value == 0 else "grid", x, frame.top, x, frame.height - frame.bottom))
         shapes.append(words("tick", x, frame.height - frame.bottom + 18, f"{value * 100:+g}" if value else "0"))
     for index, (name, lift) in enumerate(found):
-        shapes += _lift_row(frame, index, name, lift)
+        y = frame.y(index + (0.5 if beside else 0.7))
+        at = (frame.left - 10, y + 4, "end") if beside else (frame.left, y - 13, "start")
+        label = words("tick", at[0], at[1], name if len(name) <= _LONG_NAME else f"{name[: _LONG_NAME - 1]}…", at[2])
+        shapes += [label, *_lift_row(frame, y, name, lift)]
     shapes.append(words("axis-name", (frame.left + frame.width) / 2, frame.height - 6, "percentage points"))
-    return figure(key, title, " ".join(_lift_words(*each) for each in found), [(frame, "".join(shapes))])
+    summary = " ".join(("With 95% intervals.", *(f"{name}: {lift_words(lift)}." for name, lift in found)))
+    return figure(key, title, summary, [(frame, "".join(shapes))])
 
 
 def runs_chart(runs: Sequence[tuple[str, Curves]], key: str = "runs") -> str:
     """The best gate score so far of up to ``MOST_RUNS`` runs, by step; the first one is drawn as the reference."""
-    shown = [(name, _best_so_far(curves)) for name, curves in runs[:MOST_RUNS]]
+    shown = [(name, _best_so_far(thinned(curves, MOST_STEPS))) for name, curves in runs[:MOST_RUNS]]
     values = [value for _, series in shown for _, value in series]
     if not values:
         return ""
     last = max((curves.steps[-1] for _, curves in runs[:MOST_RUNS] if curves.steps), default=1)
     low, high = _share_range(min(values), max(values))
-    frame = Frame(680, 320, 0, max(last, 1), low, high)
+    frame = Frame(480, 270, 0, max(last, 1), low, high)
     shapes = [axes(frame, _steps(frame), _shares(frame), "step")]
     shapes += [stairs(f"line run-{index}", frame, series) for index, (_, series) in enumerate(shown)]
     summary = " ".join(f"{name} ends at {percent(series[-1][1])}." for name, series in shown if series)
     entries = [(f"run-{index}", name) for index, (name, _) in enumerate(shown)]
-    return figure(key, "Best gate score by step", summary, [(frame, "".join(shapes))], entries)
-
-
-def spark(curves: Curves) -> str:
-    """The best score so far as a small line without axes, for a cell of a table."""
-    series = _best_so_far(curves)
-    if len(series) < 2:
-        return ""
-    values = [value for _, value in series]
-    low, high = min(values), max(values)
-    frame = Frame(96, 24, 0, series[-1][0], low, high if high > low else low + 1, 2, 4, 3, 3)
-    label = f"best gate score, from {percent(values[0])} to {percent(values[-1])}"
-    return (
-        f'<svg class="spark" viewBox="0 0 96 24" role="img" aria-label="{label}">{stairs("line best", frame, series)}'
-        f"{dot('best', frame, *series[-1])}</svg>"
-    )
+    metrics = dict.fromkeys(curves.metric.name for _, curves in runs[:MOST_RUNS])
+    return figure(key, f"Best gate score by step ({', '.join(metrics)})", summary, [(frame, "".join(shapes))], entries)
 
 
 def _frame(
@@ -201,11 +209,13 @@ def _frame(
 
 
 def _share_range(low: float, high: float) -> Pair:
-    """Whole tenths around two shares, at least three of them."""
+    """Whole tenths around two shares, at least three of them; from 0 on up to a score that is no share."""
+    if not 0 <= low <= high <= 1:
+        return min(0.0, low), max(1.0, high)
     down, up = max(0, int(low * 10 - 1e-9)), min(10, int(high * 10 - 1e-9) + 1)
     while up - down < 3:
         down, up = max(0, down - 1), min(10, up + 1)
-    return down / 10, max(up / 10, high)
+    return down / 10, up / 10
 
 
 def _steps(frame: Frame) -> list[tuple[float, str]]:
@@ -225,10 +235,10 @@ def _score_shapes(curves: Curves, frame: Frame) -> str:
         path("line train", frame, _pairs(curves.train)),
         *(dot("train", frame, point.step, point.value) for point in curves.train),
         path("line gate", frame, _pairs(curves.gate)),
-        *(_whisker(frame, point) for point in curves.gate),
         stairs("line best", frame, _best_so_far(curves), max(curves.steps, default=0)),
+        *(_whisker(frame, point) for point in curves.gate),
         *(_fate(frame, each) for each in curves.marks),
-        hits(frame, [(step, _score_title(curves, step)) for step in _known(curves)]),
+        hits(frame, _score_titles(curves)),
     ]
     return "".join(shapes)
 
@@ -263,18 +273,19 @@ def _half(frame: Frame, curves: Curves, total: int | None) -> float:
     return max(1.0, min(22.0, 0.34 * (frame.width - frame.left - frame.right) / (steps + 0.2)))
 
 
-def _known(curves: Curves) -> list[int]:
-    return [*([0] if curves.baseline is not None else []), *sorted(set(curves.steps))]
-
-
-def _score_title(curves: Curves, step: int) -> str:
-    if step == 0:
-        return f"Baseline: {percent(curves.baseline)} on the selection items"
-    parts = [f"train {_scored(point)}" for point in curves.train if point.step == step]
-    parts += [f"gate {_scored(point)}" for point in curves.gate if point.step == step]
-    parts += [each.action for each in curves.marks if each.step == step and each.action]
-    parts += [f"best {percent(point.value)}" for point in curves.best if point.step == step]
-    return f"Step {step}: {', '.join(parts)}"
+def _score_titles(curves: Curves) -> list[tuple[int, str]]:
+    """What is to be said of each step, and of the baseline as step 0."""
+    told: dict[int, list[str]] = {step: [] for step in sorted(set(curves.steps))}
+    for name, points in (("train", curves.train), ("gate", curves.gate)):
+        for point in points:
+            told[point.step].append(f"{name} {_scored(point)}")
+    for each in curves.marks:
+        told[each.step] += [each.action] if each.action else []
+    for point in curves.best:
+        told[point.step].append(f"best {percent(point.value)}")
+    start = f"Baseline: {percent(curves.baseline)} on the selection items"
+    titles = [(step, f"Step {step}: {', '.join(parts)}") for step, parts in told.items()]
+    return titles if curves.baseline is None else [(0, start), *titles]
 
 
 def _scored(point: Point) -> str:
@@ -288,7 +299,8 @@ def _score_summary(curves: Curves) -> str:
     parts = [f"{len(curves.steps)} steps", *(f"{count} {kind}" for kind, count in counts.items() if count)]
     start = f" The baseline is {percent(curves.baseline)}." if curves.baseline is not None else ""
     best = f" The best gate score is {percent(max(p.value for p in curves.best))}." if curves.best else ""
-    return f"{', '.join(parts)}.{start}{best} The table of steps has all values."
+    few = f" {MOST_STEPS} of them are drawn." if len(curves.steps) > MOST_STEPS else ""
+    return f"{', '.join(parts)}.{few}{start}{best} The table of steps has all values."
 
 
 def _spent(
@@ -297,6 +309,7 @@ def _spent(
     key: str,
     title: str,
     say: _Say,
+    say_tick: _Say,
     total: int | None,
 ) -> str:
     known = (*ROLES, *sorted({role for _, _, spent in series for role in spent} - {*ROLES}))
@@ -319,11 +332,16 @@ def _spent(
         (step, f"{part.replace('_', ' ')}: " + ", ".join(f"{role} {say(spent.get(role, 0.0))}" for role in roles))
         for step, (part, spent) in sorted(last.items())
     ]
-    values = [(value, say(value)) for value in ticks(frame.y0, frame.y1, 5)]
+    values = [(value, say_tick(value)) for value in ticks(frame.y0, frame.y1, 5)]
     shapes = [axes(frame, _steps(frame), values, "step"), *lines, hits(frame, titles)]
     final = series[-1][2]
     summary = "In all: " + ", ".join(f"{role} {say(final.get(role, 0.0))}" for role in roles) + "."
     return figure(key, title, summary, [(frame, "".join(shapes))], [(_role_class(role), role) for role in roles])
+
+
+def _tick_of_dollars(value: float) -> str:
+    """All digits of an amount on an axis, whose title has the unit: neighbouring ones must not look the same."""
+    return f"{value:,.10f}".rstrip("0").rstrip(".")
 
 
 def _role_class(role: str) -> str:
@@ -335,21 +353,14 @@ def _stage_times(times: Mapping[str, Mapping[int, float]], step: int) -> str:
     return ", ".join(f"{stage} {seconds(spent)}" for stage, spent in found if spent is not None)
 
 
-def _lift_row(frame: Frame, index: int, name: str, lift: Lift) -> list[str]:
-    y = frame.y(index + 0.5)
-    kind = "sure" if lift.low > 0 or lift.high < 0 else "unsure"
+def _lift_row(frame: Frame, y: float, name: str, lift: Lift) -> list[str]:
+    kind = "sure" if lift.shown else "unsure"
     return [
-        words("tick", frame.left - 10, y + 4, name if len(name) < 15 else f"{name[:13]}…", "end"),
-        f'<g class="lift {kind}"><title>{escape(tidy(_lift_words(name, lift)))}</title>',
+        f'<g class="lift {kind}"><title>{escape(tidy(f"{name}: {lift_words(lift)}"))}</title>',
         line("whisker", frame.x(lift.low), y, frame.x(lift.high), y),
         mark("point", frame.x(lift.lift), y),
         "</g>",
     ]
-
-
-def _lift_words(name: str, lift: Lift) -> str:
-    interval = f"95% interval {points(lift.low)} to {points(lift.high)}"
-    return f"{name}: {points(lift.lift)} points, {interval}, p {p_text(lift.p_value)}, n {lift.n}."
 
 
 def _best_so_far(curves: Curves) -> list[Pair]:

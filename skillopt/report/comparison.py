@@ -1,32 +1,30 @@
-"""One skill beside another on the same items: differences with their intervals, and the items that changed. Pure."""
+"""One skill beside another on the same items: differences with their intervals, and the items that changed. Pure, but
+for the rows of the latter, which are read when they are looked at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from skillopt.gate.stats import Lift, paired_lift
-from skillopt.report.values import fraction, mean, text
+from skillopt.report.answers import Answers, expected, outcome, question
+from skillopt.values import fraction, mean, text
 
 SEED = 42
 """Of the random sign flips of a p-value where a run does not tell its own."""
+_AT_ONCE = 200
+"""Items of which the rows are read at once."""
 
-Rows = Iterable[Mapping[str, Any]]
-"""Rows of a ``results.jsonl``."""
 Metric = Literal["hard", "soft"]
-
-# What an environment may call the same thing.
-_QUESTIONS = ("question", "task_description", "task", "instruction", "prompt", "problem")
-_EXPECTED = ("gold_answers", "gold_answer", "answers", "expected", "reference", "ground_truth", "target", "answer")
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A skill under test: what it is called, and its rows."""
+    """A skill under test: what it is called, and its answers."""
 
     name: str
-    rows: tuple[Mapping[str, Any], ...]
+    answers: Answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +62,42 @@ class Flip:
     after: Side
 
 
+class FlipList(Sequence[Flip]):
+    """Items under two skills, ``pairs`` of their places in the answers of both, whose rows are read when they are
+    looked at."""
+
+    def __init__(self, before: Answers, after: Answers, pairs: Sequence[tuple[int, int]]) -> None:
+        self._before, self._after, self._pairs = before, after, pairs
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @overload
+    def __getitem__(self, key: int) -> Flip: ...
+    @overload
+    def __getitem__(self, key: slice) -> Sequence[Flip]: ...
+    def __getitem__(self, key: int | slice) -> Flip | Sequence[Flip]:
+        return self._read(self._pairs[key]) if isinstance(key, slice) else self._read([self._pairs[key]])[0]
+
+    def __iter__(self) -> Iterator[Flip]:
+        for start in range(0, len(self._pairs), _AT_ONCE):
+            yield from self._read(self._pairs[start : start + _AT_ONCE])
+
+    def _read(self, pairs: Sequence[tuple[int, int]]) -> list[Flip]:
+        old = self._before.read([place for place, _ in pairs])
+        new = self._after.read([place for _, place in pairs])
+        return [_flip(old[before], new[after]) for before, after in pairs]
+
+
 @dataclass(frozen=True, slots=True)
 class Flips:
     """The items that both skills answered, by what changed: ``fixed`` (failed before, passed after), ``broken`` (the
     other way round), ``failing`` (failed by both); ``passing`` many passed under both, ``unmeasured`` many lack a score
     on a side. ``raised`` and ``lowered`` many of those that fail under both have a higher or lower partial credit."""
 
-    fixed: tuple[Flip, ...]
-    broken: tuple[Flip, ...]
-    failing: tuple[Flip, ...]
+    fixed: Sequence[Flip]
+    broken: Sequence[Flip]
+    failing: Sequence[Flip]
     passing: int
     unmeasured: int
     raised: int
@@ -82,33 +107,40 @@ class Flips:
 def compare(arms: Sequence[Arm], seed: int = SEED, metric: Metric = "hard") -> tuple[ArmResult, ...]:
     """The arms side by side; the first one is what the others are compared with. ``lift`` is over the items that both
     measured, in ``metric``, with a 95 % interval and a two-sided p-value (see ``gate/stats.py``)."""
-    measured = [scores(arm.rows, metric) for arm in arms]
+    measured = [scores(arm.answers, metric) for arm in arms]
     return tuple(
         _result(arm, paired_lift(measured[0], own, seed) if index else None)
         for index, (arm, own) in enumerate(zip(arms, measured, strict=True))
     )
 
 
-def scores(rows: Rows, metric: Metric = "hard") -> dict[str, float]:
-    """The scores by item of the rows that have one."""
-    found = ((text(row.get("id")), fraction(row.get(metric))) for row in rows)
-    return {id_: score for id_, score in found if id_ and score is not None}
+def scores(answers: Answers, metric: Metric = "hard") -> dict[str, float]:
+    """The scores by item of the answers that have one."""
+    told = answers.hard if metric == "hard" else answers.soft
+    return {id_: score for id_, score in zip(answers.ids, told, strict=True) if id_ and score is not None}
 
 
-def flips(before: Rows, after: Rows) -> Flips:
-    """What changed from one skill's rows to another's, in the order of the second. An item passes with a hard score
+def flips(before: Answers, after: Answers) -> Flips:
+    """What changed from one skill's answers to another's, in the order of the second. An item passes with a hard score
     of 1."""
-    earlier = {text(row.get("id")): row for row in before}
-    pairs = [(earlier[id_], row) for row in after if (id_ := text(row.get("id"))) and id_ in earlier]
-    groups: dict[str, list[Flip]] = {"fixed": [], "broken": [], "failing": [], "passing": [], "unmeasured": []}
-    for old, new in pairs:
-        groups[_change(_passed(old), _passed(new))].append(_flip(old, new))
-    soft = [(flip.before.soft, flip.after.soft) for flip in groups["failing"]]
+    earlier = before.last_places()
+    groups: dict[str, list[tuple[int, int]]] = {
+        "fixed": [],
+        "broken": [],
+        "failing": [],
+        "passing": [],
+        "unmeasured": [],
+    }
+    for new, id_ in enumerate(after.ids):
+        old = earlier.get(id_) if id_ else None
+        if old is not None:
+            groups[_change(before.hard[old], after.hard[new])].append((old, new))
+    soft = [(before.soft[old], after.soft[new]) for old, new in groups["failing"]]
     known = [(old, new) for old, new in soft if old is not None and new is not None]
     return Flips(
-        fixed=tuple(groups["fixed"]),
-        broken=tuple(groups["broken"]),
-        failing=tuple(groups["failing"]),
+        fixed=FlipList(before, after, groups["fixed"]),
+        broken=FlipList(before, after, groups["broken"]),
+        failing=FlipList(before, after, groups["failing"]),
         passing=len(groups["passing"]),
         unmeasured=len(groups["unmeasured"]),
         raised=sum(new > old for old, new in known),
@@ -116,33 +148,24 @@ def flips(before: Rows, after: Rows) -> Flips:
     )
 
 
-def question(row: Mapping[str, Any]) -> str:
-    """What an item asks, where its row holds it."""
-    return _first(row, _QUESTIONS)
-
-
-def expected(row: Mapping[str, Any]) -> str:
-    """What the answer to an item should be, where its row holds it."""
-    return _first(row, _EXPECTED)
-
-
 def _result(arm: Arm, lift: Lift | None) -> ArmResult:
-    hard, soft = scores(arm.rows), scores(arm.rows, "soft")
-    missing = sum(fraction(row.get("hard")) is None for row in arm.rows)
+    hard, soft = scores(arm.answers), scores(arm.answers, "soft")
+    missing = sum(score is None for score in arm.answers.hard)
     return ArmResult(arm.name, len(hard), missing, mean([*hard.values()]), mean([*soft.values()]), lift)
 
 
-def _passed(row: Mapping[str, Any]) -> bool | None:
-    hard = fraction(row.get("hard"))
-    return None if hard is None else hard >= 1
-
-
-def _change(before: bool | None, after: bool | None) -> str:
+def _change(before: float | None, after: float | None) -> str:
     if before is None or after is None:
         return "unmeasured"
-    return {(False, True): "fixed", (True, False): "broken", (False, False): "failing", (True, True): "passing"}[
-        before, after
-    ]
+    return _CHANGES[outcome(before), outcome(after)]
+
+
+_CHANGES = {
+    ("failed", "passed"): "fixed",
+    ("passed", "failed"): "broken",
+    ("failed", "failed"): "failing",
+    ("passed", "passed"): "passing",
+}
 
 
 def _flip(old: Mapping[str, Any], new: Mapping[str, Any]) -> Flip:
@@ -153,8 +176,3 @@ def _flip(old: Mapping[str, Any], new: Mapping[str, Any]) -> Flip:
 def _side(row: Mapping[str, Any]) -> Side:
     answer = text(row.get("predicted_answer")) or text(row.get("response"))
     return Side(answer, fraction(row.get("hard")), fraction(row.get("soft")), text(row.get("fail_reason")))
-
-
-def _first(row: Mapping[str, Any], keys: Sequence[str]) -> str:
-    value = next((row[key] for key in keys if row.get(key) not in (None, "", [])), "")
-    return "; ".join(map(text, value)) if isinstance(value, list) else text(value)

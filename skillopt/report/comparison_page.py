@@ -22,7 +22,7 @@ def comparison_page(candidates: Sequence[Candidate], found: Contest, runs: Seque
         contest=found,
         charts=drawn([*_lifts(found), runs_chart(runs) if len(runs) > 1 else ""]),
         changes=[
-            changed_items(first.split, first.name, other.name, flips(first.rows, other.rows), room)
+            changed_items(first.split, first.name, other.name, flips(first.answers, other.answers), room)
             for first, other in pairs
         ],
     )

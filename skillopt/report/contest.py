@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from skillopt.report.comparison import Arm, ArmResult, Metric, compare, question, scores
+from skillopt.files import inside
+from skillopt.report.answers import Answers
+from skillopt.report.comparison import Arm, ArmResult, Metric, compare, scores
 from skillopt.report.curves import Curves
-from skillopt.report.files import inside, read_text
+from skillopt.report.files import read_text
 from skillopt.report.final import WHICH, curves_of, seed_of
-from skillopt.report.folder import is_run
+from skillopt.report.folder import run_of_skill
 from skillopt.report.run import RunView, Split, read_run, selection_pass
-from skillopt.report.values import text
 from skillopt.run.folder import FolderError
 from skillopt.types import SPLIT_ALIASES
+from skillopt.values import text
 
 SPLITS = ("test", "val", "train", "all")
 """The items on which skills may be compared, in the order in which common ones are looked for. Training keeps rows of
@@ -25,14 +26,16 @@ _OF_RUNS: tuple[Split, ...] = ("test", "val")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A skill to be compared: its name, the items that it was measured on, its rows there, and what its run spent."""
+    """A skill to be compared: its name, the items that it was measured on, its answers, what its run spent, and the
+    model that worked with it ('' where nobody says)."""
 
     name: str
     split: str
-    rows: tuple[Mapping[str, Any], ...]
+    answers: Answers
     tokens: int | None
     usd: float | None
     seed: int
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +58,23 @@ class Contest:
     notes: tuple[str, ...]
 
 
-def entrants_of(paths: Sequence[Path], split: str | None = None) -> list[Candidate]:
+def entrants_of(
+    paths: Sequence[Path], split: str | None = None, read: Callable[[Path], RunView] = read_run
+) -> list[Candidate]:
     """The skills that ``paths`` name: the best one of a run folder, the one of an evaluation, a skill file in a run.
     One run alone means its seed, its best and its last skill, on all items where they were measured. ``split`` None:
-    the first of ``SPLITS`` that all have.
+    the first of ``SPLITS`` that all have. ``read`` gives the view of a run folder.
 
     Raises ``FolderError`` when a path names none, or one that was measured on no such items.
     """
     wanted = [split] if split else SPLITS
     if len(paths) == 1 and paths[0].is_dir():
-        view = read_run(paths[0])
+        view = read(paths[0])
         if view.kind == "training":
             return _of_one_run(view, wanted)
     found: list[Candidate | None] = []
     for each in wanted:
-        found = [_candidate(path, each) for path in paths]
+        found = [_candidate(path, each, read) for path in paths]
         if all(found):
             return [candidate for candidate in found if candidate is not None]
     told = [path for path, candidate in zip(paths, found, strict=True) if candidate is None]
@@ -93,7 +98,7 @@ def contest(candidates: Sequence[Candidate], metric: Metric = "hard") -> Contest
     notes: list[str] = []
     for split in dict.fromkeys(candidate.split for candidate in candidates):
         group = [candidate for candidate in candidates if candidate.split == split]
-        results = compare([Arm(candidate.name, candidate.rows) for candidate in group], group[0].seed, metric)
+        results = compare([Arm(candidate.name, candidate.answers) for candidate in group], group[0].seed, metric)
         entered = [
             Entrant(candidate.name, split, result, candidate.tokens, candidate.usd)
             for candidate, result in zip(group, results, strict=True)
@@ -105,19 +110,28 @@ def contest(candidates: Sequence[Candidate], metric: Metric = "hard") -> Contest
 
 def _notes(candidates: Sequence[Candidate], entrants: Sequence[Entrant], metric: Metric) -> list[str]:
     first = candidates[0]
-    own = scores(first.rows, metric)
-    asked = {text(row.get("id")): question(row) for row in first.rows}
-    notes = []
+    own = scores(first.answers, metric)
+    asked = dict(zip(first.answers.ids, first.answers.asked, strict=True))
+    notes = [
+        f"{each.name} has more than {len(each.answers.ids):,} rows: the rest is left out"
+        for each in candidates
+        if not each.answers.whole
+    ]
     for other, entrant in zip(candidates[1:], entrants[1:], strict=True):
-        theirs = scores(other.rows, metric)
+        theirs = scores(other.answers, metric)
         common = len(own.keys() & theirs.keys())
         if common < len(own.keys() | theirs.keys()):
-            notes.append(f"{first.name} and {other.name} share {common} of {len(own)} and {len(theirs)} items")
-        changed = sum(asked.get(text(row.get("id")), question(row)) != question(row) for row in other.rows)
+            share = f"{first.name} and {other.name} share {common} of {len(own)} and {len(theirs)} items"
+            notes.append(f"{share}: the difference is that on these {common}")
+        if first.target and other.target and first.target != other.target:
+            targets = f"{first.target} of {first.name}, {other.target} of {other.name}"
+            notes.append(f"the target models differ ({targets}): the difference is not of the skills alone")
+        pairs = zip(other.answers.ids, other.answers.asked, strict=True)
+        changed = sum(asked.get(id_, question) != question for id_, question in pairs if id_)
         if changed:
             notes.append(f"{changed} items of {other.name} have the id of another item: their data differ")
         lift = entrant.result.lift
-        if lift is not None and lift.low <= 0 <= lift.high:
+        if lift is not None and lift.shown is None:
             which = f"the interval of {other.name} on the {other.split} items"
             notes.append(f"{which} holds 0: no difference from {first.name} has been shown")
     if first.split == "val":
@@ -136,19 +150,19 @@ def _of_one_run(view: RunView, splits: Sequence[str]) -> list[Candidate]:
     return found
 
 
-def _candidate(path: Path, split: str) -> Candidate | None:
-    """The skill that ``path`` names, with its rows on a split; None when it was not measured there."""
+def _candidate(path: Path, split: str, read: Callable[[Path], RunView]) -> Candidate | None:
+    """The skill that ``path`` names, with its answers on a split; None when it was not measured there."""
     if path.is_dir():
-        view = read_run(path)
+        view = read(path)
         if view.kind == "evaluation":
             return _of_evaluation(view, split)
         names = [view.pass_of("best", each) for each in _OF_RUNS if each == split]
         return next((_made(view, f"{view.name}: best", split, name) for name in names if name is not None), None)
     path = path.absolute()
-    root = next((parent for parent in path.parents if is_run(parent)), None)
+    root = run_of_skill(path)
     if root is None or not path.is_file():
         raise FolderError(f"{path} is neither a run folder nor a skill file in one")
-    view = read_run(root)
+    view = read(root)
     names = [_pass_of_skill(view, path, each) for each in _OF_RUNS if each == split]
     title = f"{view.name}: {path.relative_to(view.root).as_posix()}"
     return next((_made(view, title, split, name) for name in names if name is not None), None)
@@ -183,5 +197,6 @@ def _pass_of_skill(view: RunView, path: Path, split: Split) -> str | None:
 
 def _made(view: RunView, name: str, split: str, passed: str) -> Candidate:
     spent = view.spending()
-    rows = view.results(passed, 0, None).rows
-    return Candidate(name, split, rows, spent.tokens if spent else None, spent.usd if spent else None, seed_of(view))
+    tokens, usd = (spent.tokens, spent.usd) if spent else (None, None)
+    target = text(view.config.get("target_model")).removeprefix("local/")  # its name here, too, for the same model
+    return Candidate(name, split, view.answers(passed), tokens, usd, seed_of(view), target)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
+from skillopt.report.matching import Opcode, grouped, opcodes
 from skillopt.report.steps import StepEdit
-from skillopt.report.words import Word, Words, changed_words, plain
+from skillopt.report.words import Word, Words, changed_lines, changed_words, plain
 from skillopt.skill import Edit, Skill, apply_edits
 
 __all__ = [
@@ -26,11 +26,17 @@ __all__ = [
     "blame_blocks",
     "diff",
     "lineage",
+    "masked",
     "unified",
 ]
 
 LineKind = Literal["same", "removed", "added"]
 CauseKind = Literal["seed", "edit", "rewrite", "slow_update", "step", "unknown"]
+_MOST_LINES = 1_000_000
+"""The most lines of all versions together that are traced."""
+_MOST_EDITS = 100
+"""The most edits of a step that are made again."""
+_MOST_BY_WORD, _LINE = 100_000, 20
 _SIGNS: dict[LineKind, str] = {"same": " ", "removed": "-", "added": "+"}
 
 
@@ -46,6 +52,7 @@ class DiffLine:
 
     @property
     def text(self) -> str:
+        """The line without its marks."""
         return "".join(word.text for word in self.words)
 
 
@@ -119,14 +126,19 @@ class BlameBlock:
     lines: tuple[BlameLine, ...]
 
     @property
-    def support(self) -> int | None:
-        """The number of trajectories that the edit rests on; None where nobody told."""
-        return self.cause.edit.support_count if self.cause.edit is not None else None
+    def support(self) -> str:
+        """The trajectories that the edit rests on, in words; '' where nobody told."""
+        return self.cause.edit.support if self.cause.edit is not None else ""
 
     @property
     def source_items(self) -> tuple[str, ...]:
-        """The ids of the items that the edit's analysts read."""
+        """The ids of the items that the edit comes from, or is ``among``."""
         return self.cause.edit.source_items if self.cause.edit is not None else ()
+
+    @property
+    def among(self) -> str:
+        """What is to stand before the items; see ``StepEdit``."""
+        return self.cause.edit.among if self.cause.edit is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +158,24 @@ class StepChange:
 
 def diff(old: str, new: str, old_name: str = "", new_name: str = "", context: int = 3) -> Diff:
     """What ``new`` changed in ``old``, by lines and words, with ``context`` lines around each change. Line ends do not
-    count."""
+    count. Where more changed than anyone reads word by word, only lines are told."""
     before, after = old.splitlines(), new.splitlines()
-    groups = SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(context)
-    hunks = tuple(_hunk(before, after, group) for group in groups)
+    found = opcodes(before, after)
+    by_word = _size(before, after, found) <= _MOST_BY_WORD
+    hunks = tuple(_hunk(before, after, group, by_word=by_word) for group in grouped(found, context))
     kinds = [line.kind for hunk in hunks for line in hunk.lines]
     return Diff(old_name, new_name, hunks, kinds.count("added"), kinds.count("removed"))
+
+
+def masked(found: Diff, mask: Callable[[str], str]) -> Diff:
+    """``found`` as ``mask`` lets it be shown. A line that it changes is one stretch: what is hidden in the whole line
+    could be read from its words."""
+
+    def hidden(line: DiffLine) -> DiffLine:
+        text = mask(line.text)
+        return line if text == line.text else replace(line, words=plain(text, changed=line.kind != "same"))
+
+    return replace(found, hunks=tuple(replace(hunk, lines=tuple(map(hidden, hunk.lines))) for hunk in found.hunks))
 
 
 def unified(found: Diff) -> list[str]:
@@ -172,17 +196,20 @@ def hunk_header(hunk: Hunk) -> str:
     return f"@@ -{old} +{new} @@"
 
 
-def lineage(seed: str, steps: Sequence[StepChange], best: str) -> tuple[Change, ...]:
+def lineage(seed: str, steps: Iterable[StepChange], best: str) -> tuple[Change, ...]:
     """The versions that lead from ``seed`` to ``best``, an edit at a time, each with its cause.
 
     Edits are made again as the trainer made them; where the result is not the candidate (another implementation, a
-    file that is not there), each line is found in the edits by its words.
+    file that is not there), each line is found in the edits by its words. What is beyond ``_MOST_LINES`` is not traced.
     """
     changes = [Change(seed, Cause("seed"))]
-    for step in steps:
-        for change in _of_step(changes[-1].text, step):
-            if change.text != changes[-1].text:
-                changes.append(change)
+    room = _MOST_LINES - _lines(seed)
+    for change in (change for step in steps for change in _of_step(changes[-1].text, step)):
+        if change.text != changes[-1].text:
+            changes.append(change)
+        room -= _lines(change.text)
+        if room < 0:
+            break
     reached = next((index for index, change in enumerate(changes) if change.text == best), None)
     if reached is not None:
         return tuple(changes[: reached + 1])
@@ -202,6 +229,11 @@ def blame_blocks(lines: Sequence[BlameLine]) -> tuple[BlameBlock, ...]:
     return tuple(BlameBlock(cause, tuple(group)) for cause, group in groupby(lines, key=lambda line: line.cause))
 
 
+def _lines(text: str) -> int:
+    """The lines of a text, of which long ones count as several."""
+    return text.count("\n") + len(text) // _LINE
+
+
 def _of_step(text: str, step: StepChange) -> Iterator[Change]:
     if step.accepted and step.candidate is not None:
         if step.rewrote:
@@ -218,7 +250,7 @@ def _of_step(text: str, step: StepChange) -> Iterator[Change]:
 
 def _edited(text: str, step: StepChange, result: str) -> Iterator[Change]:
     """The versions between ``text`` and the result of the step's edits."""
-    edits = [edit for edit in step.edits if edit.applied]
+    edits = [edit for edit in step.edits if edit.applied][:_MOST_EDITS]
     replayed = [Edit(edit.op, edit.target, edit.content) for edit in edits]
     version = text
     for count, edit in enumerate(edits, start=1):
@@ -240,7 +272,7 @@ def _with_lines_of(lines: list[str], wanted: list[str], content: str) -> list[st
     whole = content.strip()
     words = {line.strip() for line in content.splitlines()}
     found: list[str] = []
-    for tag, a, b, c, d in _matcher(lines, wanted).get_opcodes():
+    for tag, a, b, c, d in opcodes(lines, wanted):
         found += lines[a:b]
         if tag in ("insert", "replace"):
             new = (line for line in wanted[c:d] if line.strip())
@@ -251,23 +283,25 @@ def _with_lines_of(lines: list[str], wanted: list[str], content: str) -> list[st
 def _carried(lines: list[tuple[str, Cause]], change: Change) -> list[tuple[str, Cause]]:
     new = change.text.splitlines()
     carried: list[tuple[str, Cause]] = []
-    for tag, a, b, c, d in _matcher([text for text, _ in lines], new).get_opcodes():
+    for tag, a, b, c, d in opcodes([text for text, _ in lines], new):
         carried += lines[a:b] if tag == "equal" else [(text, change.cause) for text in new[c:d]]
     return carried
 
 
-def _hunk(old: list[str], new: list[str], group: Sequence[tuple[str, int, int, int, int]]) -> Hunk:
+def _size(old: list[str], new: list[str], found: Sequence[Opcode]) -> int:
+    """The characters of the lines that another one replaces, of which each counts as some."""
+    replaced = (old[a:b] + new[c:d] for tag, a, b, c, d in found if tag == "replace")
+    return sum(max(len(line), _LINE) for lines in replaced for line in lines)
+
+
+def _hunk(old: list[str], new: list[str], group: Sequence[Opcode], *, by_word: bool) -> Hunk:
     lines: list[DiffLine] = []
     for tag, a, b, c, d in group:
         if tag == "equal":
             lines += [DiffLine("same", a + k + 1, c + k + 1, plain(old[a + k], changed=False)) for k in range(b - a)]
             continue
-        before, after = changed_words(old[a:b], new[c:d])
+        before, after = changed_words(old[a:b], new[c:d]) if by_word else changed_lines(old[a:b], new[c:d])
         lines += [DiffLine("removed", a + k + 1, None, words) for k, words in enumerate(before)]
         lines += [DiffLine("added", None, c + k + 1, words) for k, words in enumerate(after)]
     (_, a, _, c, _), (_, _, b, _, d) = group[0], group[-1]
     return Hunk(a + 1 if b > a else a, b - a, c + 1 if d > c else c, d - c, tuple(lines))
-
-
-def _matcher(old: Sequence[str], new: Sequence[str]) -> SequenceMatcher[str]:
-    return SequenceMatcher(None, old, new, autojunk=False)

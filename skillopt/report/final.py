@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from skillopt.report.answers import Answers, answers_of
 from skillopt.report.comparison import SEED, Arm, ArmResult, Flips, compare, flips
 from skillopt.report.curves import Curves, curves
 from skillopt.report.run import RunView, Split, Which
-from skillopt.report.values import whole
+from skillopt.values import whole
 
 WHICH: tuple[Which, ...] = ("seed", "best", "final")
 
@@ -30,7 +29,7 @@ def arm_title(name: str) -> str:
 
 def read_final(view: RunView, split: Split) -> FinalComparison | None:
     """The final comparison on the selection items (``val``) or the test items; None when nothing was measured there."""
-    arms = [Arm(which, rows_of(view, which, split)) for which in WHICH]
+    arms = [Arm(which, answers_under(view, which, split)) for which in WHICH]
     results = compare(arms, seed_of(view))
     filled = tuple(_told(view, split, which, result) for which, result in zip(WHICH, results, strict=True))
     measured = tuple(result for result in filled if result.hard is not None)
@@ -39,25 +38,26 @@ def read_final(view: RunView, split: Split) -> FinalComparison | None:
 
 def read_flips(view: RunView, split: Split, before: Which = "seed", after: Which = "best") -> Flips | None:
     """The items that changed between two skills of a run; None when one of them has no rows."""
-    old, new = rows_of(view, before, split), rows_of(view, after, split)
-    return flips(old, new) if old and new else None
+    old, new = answers_under(view, before, split), answers_under(view, after, split)
+    return flips(old, new) if old.ids and new.ids else None
 
 
 def curves_of(view: RunView) -> Curves:
     """The series of the run's charts."""
-    baseline = view.measured("seed", "val")
-    return curves(view.rows, baseline.hard, view.charges(), baseline.n)
+    baseline, n = view.seed_at_gate()
+    return curves(view.rows, baseline, view.charges(), n, view.gate_metric)
 
 
-def rows_of(view: RunView, which: Which, split: Split) -> tuple[Mapping[str, Any], ...]:
-    """The rows of the pass in which a skill was measured."""
+def answers_under(view: RunView, which: Which, split: Split) -> Answers:
+    """The answers of the pass in which a skill was measured; none where it was not."""
     name = view.pass_of(which, split)
-    return view.results(name, 0, None).rows if name is not None else ()
+    return view.answers(name) if name is not None else answers_of(())
 
 
 def seed_of(view: RunView) -> int:
     """The run's seed, from which p-values draw."""
-    return whole(view.config.get("seed")) or SEED
+    seed = view.config.get("seed")
+    return whole(seed) if isinstance(seed, int) else SEED
 
 
 def _told(view: RunView, split: Split, which: Which, result: ArmResult) -> ArmResult:

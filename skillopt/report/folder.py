@@ -1,26 +1,35 @@
-"""Run folders from outside: which folders are runs, whether one is at work, and how it ended."""
+"""Run folders from outside: which folders are runs, and how one ended."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from skillopt.config.secrets import MASK, is_secret_name
-from skillopt.report.files import inside, parse_row, tail_lines
-from skillopt.run.folder import JOURNAL
+from skillopt.files import inside
+from skillopt.report.files import parse_row, tail_lines
+from skillopt.run.events import EVENTS
+from skillopt.run.folder import JOURNAL, peek_meta
+from skillopt.values import label, mapping, parse_json, text
 
 MARKS = (JOURNAL, "runtime_state.json", "history.json")
 """Files of which a run has at least one."""
-EVENTS = "events.jsonl"
-LOCK = ".lock"
 _ENDS = ("run_started", "run_finished", "run_stopped")
 _END = b'"event": "run_'
+_LONGEST_PATH, _DEEPEST_PATH = 4096, 40
+_DETAIL = 2000
+_NAMED = 5
 _TAILS = (1 << 14, 1 << 20)
-_USERINFO = re.compile(r"(://)[^/?#\s]+@")
+# What hides in a value under another name: the user of a URL, a key in its query, an authorisation header.
+_HIDDEN = re.compile(
+    r"((?<=://)[^/?#\s]+(?=@))"
+    r"|(?<=[?&])((?:api[_-]?key|key|access[_-]?token|token|sig|signature|secret|password)=)[^&#\s]+"
+    r"|\b((?:Bearer|Basic)\s+)(?=\S*[0-9=])[A-Za-z0-9._~+/=-]{8,}",
+    re.IGNORECASE,
+)
 
 
 def is_run(root: Path) -> bool:
@@ -28,10 +37,32 @@ def is_run(root: Path) -> bool:
     return (root / "config.json").is_file() and any((root / name).is_file() for name in MARKS)
 
 
+def run_of_skill(skill: Path) -> Path | None:
+    """The run folder that a skill file lies in, at whatever depth; None when it lies in none."""
+    return next((parent for parent in skill.absolute().parents if is_run(parent)), None)
+
+
+def is_evaluation(root: Path) -> bool:
+    """Whether the journal in ``root`` is that of an evaluation: one that is at work has no summary yet."""
+    try:
+        identity = parse_json(peek_meta(root, "identity") or "{}")
+    except ValueError:
+        return False
+    return mapping(identity).get("kind") == "evaluation"
+
+
 def find_runs(roots: Sequence[Path], depth: int = 3) -> list[Path]:
     """The run folders among ``roots`` and up to ``depth`` levels below them, by path. Links are not followed, hidden
     folders and what lies in a run are not looked at."""
     return sorted({found for root in roots for found in _runs_below(root.absolute(), depth)})
+
+
+def not_a_run(root: Path, why: str) -> str:
+    """That ``root`` is not a run folder, and which runs lie below it, where some do."""
+    found = [os.path.relpath(run, root.absolute()) for run in find_runs([root], depth=2)] if root.is_dir() else []
+    more = ", …" if len(found) > _NAMED else ""
+    below = f". Runs below it: {', '.join(found[:_NAMED])}{more}" if found else ""
+    return f"{root} is not a run folder: {why}{below}"
 
 
 def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
@@ -50,11 +81,15 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def anchored(root: Path, stored: Any, default: str) -> Path:
-    """A path that a run stored, in the folder where the run lies now: the longest end of it that is there."""
-    pure = PureWindowsPath(stored) if "\\" in str(stored) else PurePosixPath(str(stored or ""))
-    parts = [part for part in pure.parts if part != pure.anchor and part != ".."]
-    ends = (root.joinpath(*parts[start:]) for start in range(len(parts)))
-    return next((end for end in ends if end.is_file()), root / default)
+    """A path that a run stored, in the folder where the run lies now: the longest end of it that is there. What no
+    system takes for a path is none."""
+    words = text(stored)
+    words = words if len(words) <= _LONGEST_PATH else ""
+    pure = PureWindowsPath(words) if "\\" in words else PurePosixPath(words)
+    parts = [part for part in pure.parts if part != pure.anchor and part != ".."][-_DEEPEST_PATH:]
+    ends = ("/".join(parts[start:]) for start in range(len(parts)))
+    found = next((end for end in ends if (path := inside(root, end)) is not None and path.is_file()), default)
+    return root / found
 
 
 def last_event(root: Path) -> Mapping[str, Any]:
@@ -84,56 +119,26 @@ def state(
     if evaluation:
         return "finished", None, ""
     if kind == "run_stopped":
-        return "stopped", str(event.get("reason")), str(event.get("detail") or "")
+        return "stopped", label(str(event.get("reason"))), label(event.get("detail") or "", _DETAIL)
     if kind == "run_finished":
         return "finished", None, ""
     if kind is None and summary and reason in (None, "completed"):
         return "finished", None, ""
     if kind is None and reason:
-        return "stopped", str(reason), ""
+        return "stopped", label(reason), ""
     if not has_journal:
         return "stopped", "unfinished", "it has no summary"
     return "stopped", "killed", "the process ended without a word; all finished calls are kept"
 
 
-def in_use(root: Path) -> bool:
-    """Whether a process holds the run's lock. It is asked for shared and for an instant, and never created."""
-    lock = inside(root, LOCK)
-    if lock is None or not lock.is_file():
-        return False
-    if sys.platform == "win32":
-        from filelock import FileLock, Timeout
-
-        try:
-            with FileLock(lock, timeout=0):
-                return False
-        except Timeout:
-            return True
-    import fcntl
-
-    try:
-        handle = os.open(lock, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # a file system without locks
-    finally:
-        os.close(handle)
-    return False
-
-
 def without_secrets(value: Any) -> Any:
-    """A JSON value with ``***`` for what stands under the name of a key, token or password, and for the user and
-    password of a URL: the published implementation writes them to its files."""
+    """A JSON value with ``***`` for what stands under the name of a key, token or password, for the user and password
+    of a URL, and for keys in its query and in headers: the published implementation writes them to its files."""
     if isinstance(value, Mapping):
         return {key: _masked(str(key), entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [without_secrets(entry) for entry in value]
-    return _USERINFO.sub(rf"\1{MASK}@", value) if isinstance(value, str) and "://" in value else value
+    return _HIDDEN.sub(lambda found: f"{found[2] or found[3] or ''}{MASK}", value) if isinstance(value, str) else value
 
 
 def _masked(key: str, value: Any) -> Any:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from skillopt.report.evolution import BlameLine, Change, StepChange, blame, lineage
 from skillopt.report.files import read_text
 from skillopt.report.run import RunView
-from skillopt.report.steps import StepView
-from skillopt.report.values import whole
 from skillopt.run.folder import FolderError
+from skillopt.types import fate_of
+from skillopt.values import label, whole
 
 _NUMBER = re.compile(r"(?:v|version_?|skill_v)?0*(\d+)(?:\.md)?")
 _STEP = re.compile(r"step[_ ]?0*(\d+)")
@@ -70,8 +71,8 @@ def read_lineage(view: RunView) -> tuple[Change, ...]:
     best, seed = view.best, view.seed
     if best is None:
         raise FolderError(f"{view.root} has no skill{_yet(view)}")
-    steps = (view.step(number) for number in view.steps)
-    changes = [_change(view, step) for step in steps if step is not None]
+    known = set(view.versions)
+    changes = (_change(view, number, known) for number in view.steps)
     return lineage(best if seed is None else seed, changes, best)
 
 
@@ -80,7 +81,12 @@ def blame_of(view: RunView) -> tuple[BlameLine, ...]:
     return blame(read_lineage(view))
 
 
-def _change(view: RunView, step: StepView) -> StepChange:
+def _change(view: RunView, number: int, versions: Collection[int]) -> StepChange:
+    after = view.skill(number) if number in versions else None
+    row = view.row(number)
+    step = view.step(number) if fate_of(label(row.get("action"))) == "accepted" else None
+    if step is None:  # nothing of it is in the skill
+        return StepChange(number, whole(row.get("epoch")) or None, None, False, (), False, after)
     mode = view.config.get("skill_update_mode")
     return StepChange(
         number=step.number,
@@ -89,7 +95,7 @@ def _change(view: RunView, step: StepView) -> StepChange:
         accepted=step.accepted,
         edits=step.edits,
         rewrote=bool(step.rewrite) or mode in _REWRITES,
-        after=view.skill(step.number),
+        after=after,
     )
 
 

@@ -26,17 +26,20 @@ class ItemScore:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows of a longer list: ``total`` is how many there are, ``offset`` how many come before these."""
+    """Some rows of a longer list: ``total`` is how many there are, ``offset`` how many come before these, ``places``
+    where each stands in its file, from 0. ``whole`` is False where the file has rows that were not read."""
 
     rows: tuple[Mapping[str, Any], ...]
     total: int
     offset: int
+    places: tuple[int, ...] = ()
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """What passed between a target and its item: messages and events as they were stored. ``problem`` says in words
-    why ``messages`` is empty ('' when it is just not stored); ``skillopt calls`` has it then."""
+    why ``messages`` is empty ('' when there are none: no reply came, or the run does not say which call it was)."""
 
     messages: tuple[Mapping[str, Any], ...]
     problem: str = ""

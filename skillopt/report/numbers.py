@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from skillopt.gate.stats import Lift
+
 
 def percent(value: float | None, digits: int = 1) -> str:
     """A share in [0, 1] in percent."""
@@ -16,16 +18,13 @@ def compact(value: float) -> str:
     return f"{value:.3g}"
 
 
-def usd_text(value: float) -> str:
-    """US dollars with as many digits as a small amount needs."""
-    return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.3g}"
-
-
 def seconds(value: float) -> str:
-    """A time in a few characters."""
-    if value < 120:
+    """A time in a few characters: 5.2 s, 4 min 10 s, 2 h 5 min."""
+    if value < 60:
         return f"{value:.3g} s"
-    return f"{value / 60:.3g} min" if value < 7200 else f"{value / 3600:.3g} h"
+    big, small, unit = (60, 1, ("min", "s")) if value < 3600 else (3600, 60, ("h", "min"))
+    whole, rest = divmod(round(value / small), big // small)
+    return f"{whole} {unit[0]}" + (f" {rest} {unit[1]}" if rest else "")
 
 
 def points(value: float | None) -> str:
@@ -36,6 +35,17 @@ def points(value: float | None) -> str:
 def p_text(value: float) -> str:
     """A p-value."""
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}"
+
+
+def lift_words(lift: Lift) -> str:
+    """A paired difference with its 95 % interval, its p-value and the number of pairs."""
+    interval = f"[{points(lift.low)}, {points(lift.high)}]"
+    return f"{points(lift.lift)} points {interval}, p {p_text(lift.p_value)}, n {lift.n:,}"
+
+
+def tone(lift: Lift | None) -> str:
+    """The class of a difference: good, bad, or '' where none has been shown."""
+    return {"better": "good", "worse": "bad"}.get((lift.shown if lift else None) or "", "")
 
 
 def plain(value: float | None) -> str:

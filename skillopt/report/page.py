@@ -16,13 +16,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from skillopt.models.pricing import dollars
-from skillopt.report.bounds import ChangedItems, cut
+from skillopt.models.pricing import at_least, money
 from skillopt.report.charts import budget_chart, cost_chart, lift_chart, score_chart, time_chart, tokens_chart
 from skillopt.report.content import Report, arm
-from skillopt.report.evolution import hunk_header
-from skillopt.report.final import arm_title
-from skillopt.report.numbers import p_text, percent, points, seconds
+from skillopt.report.filters import FILTERS, count
+from skillopt.report.numbers import lift_words, percent, seconds
 from skillopt.report.spending import Spending
 from skillopt.report.svg import tidy
 from skillopt.version import __version__
@@ -74,21 +72,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: tidy(value) if type(value) is str else "" if value is None else value,
     )
-    made.filters.update(
-        percent=percent,
-        points=points,
-        p_text=p_text,
-        seconds=seconds,
-        score=_score,
-        count=_count,
-        money=_money,
-        words=_words,
-        arm_title=arm_title,
-        cut=cut,
-        hunk_header=hunk_header,
-        item_names=_item_names,
-        flip_words=_flip_words,
-    )
+    made.filters.update(FILTERS)
     return made
 
 
@@ -108,21 +92,16 @@ def tiles(report: Report) -> list[Tile]:
             found += [(name, percent(known.hard), known.name)] if known else []
             continue
         lift = best.lift
-        told = f"no pairs, n {best.n}"
-        if lift is not None:
-            interval = f"[{points(lift.low)}, {points(lift.high)}]"
-            told = f"{points(lift.lift)} points {interval}, p {p_text(lift.p_value)}, n {lift.n:,}"
+        told = f"no pairs, n {best.n}" if lift is None else lift_words(lift)
         found.append((name, f"{percent(seed.hard)} → {percent(best.hard)}", told))
-    kinds = [line.kind for line in report.steps]
-    if kinds:
-        planned = f" of {report.total_steps}" if report.total_steps and report.total_steps != len(kinds) else ""
-        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(sorted(kinds)))
-        found.append(("Steps", f"{len(kinds)}{planned}", counts))
+    if report.steps_done:
+        planned = f" of {report.total_steps}" if report.total_steps and report.total_steps != report.steps_done else ""
+        found.append(("Steps", f"{report.steps_done}{planned}", report.fates))
     if report.spending is not None:
         requests = report.spending.requests
         told = f"{requests:,} requests" if requests is not None else ""
-        found.append(("Tokens", _count(report.spending.tokens), told))
-        found.append(("Cost", _money(report.spending.usd), _cost_note(report.spending)))
+        found.append(("Tokens", count(report.spending.tokens), told))
+        found.append(("Cost", money(report.spending.usd), _cost_note(report.spending)))
     if report.seconds is not None:
         found.append(("Time", seconds(report.seconds), "wall clock"))
     return found
@@ -150,42 +129,7 @@ def _hash(content: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 
-def _score(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.4g}"
-
-
 def _cost_note(spending: Spending) -> str:
     if spending.usd is not None:
         return "US dollars"
-    return f"at least {dollars(spending.known_usd)}" if spending.known_usd else "no price known"
-
-
-def _count(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
-
-
-def _money(value: float | None) -> str:
-    return "unknown" if value is None else dollars(value)
-
-
-def _words(action: str) -> str:
-    return action.replace("_", " ") or "unknown"
-
-
-def _item_names(items: Sequence[str]) -> str:
-    more = f" and {len(items) - 4} more" if len(items) > 4 else ""
-    return ", ".join(cut(item, 60) for item in items[:4]) + more
-
-
-def _flip_words(changed: ChangedItems) -> str:
-    counts = {group.kind: group.total for group in changed.groups}
-    parts = [
-        f"{counts.get('fixed', 0)} fixed",
-        f"{counts.get('broken', 0)} broken",
-        f"{counts.get('failing', 0)} still failing",
-        f"{changed.passing} passing under both",
-    ]
-    if changed.unmeasured:
-        parts.append(f"{changed.unmeasured} not measured under one of them")
-    partial = f" Of those that still fail, {changed.raised} have a higher and {changed.lowered} a lower soft score."
-    return ", ".join(parts) + "." + (partial if changed.raised or changed.lowered else "")
+    return at_least(spending.known_usd) or "no price known"

@@ -13,11 +13,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
+from skillopt.models.pricing import dollars
 from skillopt.report.charts import ROLES
 from skillopt.report.content import Report, verdict
-from skillopt.report.curves import STAGES, Curves, Point
-from skillopt.report.numbers import p_text, percent, points
+from skillopt.report.curves import Curves, Point
+from skillopt.report.numbers import lift_words, percent
 from skillopt.report.svg import tidy
+from skillopt.run.progress import STAGES
 
 _TEXT, _MUTED, _RULE = "#1a1d23", "#59626f", "#e8ebef"
 _ACCENT, _GOOD, _BAD, _SECOND = "#2456c8", "#14713f", "#ac2f27", "#6b7482"
@@ -27,11 +29,11 @@ _MARGINS = {"left": 0.045, "right": 0.985, "top": 0.845, "bottom": 0.065, "hspac
 
 
 def dashboard_png(report: Report) -> bytes:
-    """The picture as PNG: accuracy over steps, edit budget, tokens and cost by role, time by stage."""
+    """The picture as PNG: scores over steps, edit budget, tokens and cost by role, time by stage."""
     figure = Figure(figsize=_INCHES, dpi=_DPI, facecolor="white")
     FigureCanvasAgg(figure)
     rows = figure.add_gridspec(2, 3, height_ratios=(1.35, 1), **_MARGINS)
-    _accuracy(_axes(figure, rows[0, :], "Accuracy by step"), report.curves)
+    _scores(_axes(figure, rows[0, :], f"{report.curves.metric.words} by step"), report.curves)
     _budget(_axes(figure, rows[1, 0], "Edit budget"), report.curves)
     _spending(_axes(figure, rows[1, 1], "Tokens so far"), report.curves)
     _times(_axes(figure, rows[1, 2], "Time by stage (seconds)"), report.curves)
@@ -51,9 +53,7 @@ def _title(report: Report) -> str:
         arms = {result.name: result for result in final.arms}
         line = verdict(final)
         if "seed" in arms and "best" in arms and (lift := arms["best"].lift) is not None:
-            scores = f"{percent(arms['seed'].hard)} to {percent(arms['best'].hard)}"
-            interval = f"[{points(lift.low)}, {points(lift.high)}]"
-            line += f" {scores}, {points(lift.lift)} points {interval}, p {p_text(lift.p_value)}, n {lift.n:,}"
+            line += f" {percent(arms['seed'].hard)} to {percent(arms['best'].hard)}, {lift_words(lift)}"
         lines.append(line)
     return "\n".join(lines)
 
@@ -72,12 +72,12 @@ def _axes(figure: Figure, place: Any, title: str) -> Axes:
     return axes
 
 
-def _accuracy(axes: Axes, curves: Curves) -> None:
+def _scores(axes: Axes, curves: Curves) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.plot(*_xy(curves.train), color=_SECOND, linewidth=1, marker="o", markersize=2.5, alpha=0.8, label="train")
     spans = [(each.step, each.low, each.high) for each in curves.gate if each.low is not None and each.high is not None]
     if spans:
-        axes.vlines(*zip(*spans, strict=True), color=_ACCENT, linewidth=1, alpha=0.5)
+        axes.vlines(*zip(*spans, strict=True), color=_TEXT, linewidth=1, alpha=0.6, zorder=2.5)
     axes.plot(*_xy(curves.gate), color=_ACCENT, linewidth=0.8, linestyle=":", label="candidate (gate, 95% interval)")
     steps, best = _xy(curves.best)
     if curves.baseline is not None:
@@ -114,7 +114,7 @@ def _spending(axes: Axes, curves: Curves) -> None:
         if last is None or not last.tokens.get(role):
             continue
         usd = last.usd.get(role)
-        told = f"{role} (${usd:,.2f})" if usd else role
+        told = f"{role} ({dollars(usd)})" if usd else role
         xs, ys = (
             [0, *(point.step for point in curves.spend)],
             [0, *(point.tokens.get(role, 0) for point in curves.spend)],

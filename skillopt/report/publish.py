@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from skillopt.extras import install_hint
 from skillopt.files import write_atomic
 from skillopt.report.content import Report
 from skillopt.report.contest import Candidate, Contest
 from skillopt.report.curves import Curves
 
 PAGE, PICTURE = "report.html", "training_dashboard.png"
-INSTALL = "pip install 'skillopt[report]'"
+INSTALL = install_hint("report")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +30,15 @@ def can_publish() -> bool:
     return find_spec("jinja2") is not None
 
 
-def publish(report: Report, folder: Path, *, picture: bool = True) -> Published:
+def publish(report: Report, folder: Path, *, picture: bool = True, mask: Callable[[str], str] = str) -> Published:
     """Writes the page, and the picture where matplotlib is installed, into ``folder``, which is made when it is not
-    there. Raises ``OSError``."""
+    there. ``mask`` hides secrets. Raises ``OSError``."""
     if not can_publish():
         return Published((), (f"no page without jinja2: {INSTALL}",))
     from skillopt.report.page import report_page
 
     folder.mkdir(parents=True, exist_ok=True)
-    contents = {PAGE: report_page(report).encode("utf-8", "replace")}
+    contents = {PAGE: mask(report_page(report)).encode("utf-8", "replace")}
     notes = []
     if picture and find_spec("matplotlib") is None:
         notes.append(f"no {PICTURE} without matplotlib: {INSTALL}")
@@ -51,11 +52,15 @@ def publish(report: Report, folder: Path, *, picture: bool = True) -> Published:
 
 
 def publish_comparison(
-    candidates: Sequence[Candidate], found: Contest, runs: Sequence[tuple[str, Curves]], path: Path
+    candidates: Sequence[Candidate],
+    found: Contest,
+    runs: Sequence[tuple[str, Curves]],
+    path: Path,
+    mask: Callable[[str], str] = str,
 ) -> None:
     """Writes a comparison as one page (see ``comparison_page``; needs what ``can_publish`` asks for). Raises
     ``OSError``."""
     from skillopt.report.comparison_page import comparison_page
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, comparison_page(candidates, found, runs).encode("utf-8", "replace"))
+    write_atomic(path, mask(comparison_page(candidates, found, runs)).encode("utf-8", "replace"))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from skillopt.gate.rules import gate_score
 from skillopt.report.nouns import Measured
-from skillopt.report.values import fraction, mapping, whole
+from skillopt.types import fate_of
+from skillopt.values import fraction, label, mapping, text, whole
 
 Which = Literal["seed", "best", "final"]
 Split = Literal["val", "test"]
@@ -16,15 +19,56 @@ Rows = Sequence[Mapping[str, Any]]
 BASELINE_PASS = "selection_eval_baseline"
 TEST_PASSES: Mapping[Which, str] = {"seed": "test_eval_baseline", "best": "test_eval", "final": "test_eval_final"}
 _TEST_KEYS: Mapping[Which, str] = {"seed": "baseline_test", "best": "test", "final": "final_test"}
-_ORIGIN = re.compile(r"step_(\d+)")
-_STEP_PASS = re.compile(r"steps/step_(\d+)/selection_eval")
+_ORIGIN = re.compile(r"step_(\d{1,9})")
+_STEP_PASS = re.compile(r"steps/step_(\d{1,9})/selection_eval")
+
+
+@dataclass(frozen=True, slots=True)
+class GateMetric:
+    """The score that a run's gate compares: ``hard``, ``soft``, or ``mixed`` with the ``weight`` of the soft one."""
+
+    name: str = "hard"
+    weight: float = 0.5
+
+    @property
+    def words(self) -> str:
+        """What a chart calls such a score."""
+        return {"hard": "Accuracy (hard score)", "soft": "Soft score", "mixed": "Mixed score"}.get(self.name, "Score")
+
+    def score(self, hard: float | None, soft: float | None) -> float | None:
+        """A hard and a soft mean as the gate sees them; None where it cannot."""
+        if self.name in ("hard", "soft"):
+            return hard if self.name == "hard" else soft
+        if self.name != "mixed" or hard is None or soft is None or not 0 <= self.weight <= 1:
+            return None
+        return gate_score(hard, soft, "mixed", self.weight)
+
+    def of_rollouts(self, row: Mapping[str, Any]) -> float | None:
+        """The score of a step's training rollouts, from its row of history."""
+        hard, soft = (row.get(f"train_{kind}", row.get(f"rollout_{kind}")) for kind in ("hard", "soft"))
+        return self.score(fraction(hard), fraction(soft))
+
+    def of_candidate(self, row: Mapping[str, Any]) -> float | None:
+        """The score of a step's candidate on the selection items, from its row of history."""
+        hard, soft = (row.get(f"val_{kind}", row.get(f"selection_{kind}")) for kind in ("hard", "soft"))
+        own = self.score(fraction(hard), fraction(soft))
+        return fraction(row.get("candidate_gate_score")) if own is None else own
+
+
+HARD = GateMetric()
+
+
+def metric_of(config: Mapping[str, Any]) -> GateMetric:
+    """The gate's metric by a run's configuration; ``unknown`` for another name, in which nothing can be scored."""
+    name, weight = text(config.get("gate_metric")) or "hard", fraction(config.get("gate_mixed_weight"))
+    return GateMetric(name if name in ("hard", "soft", "mixed") else "unknown", 0.5 if weight is None else weight)
 
 
 def origin_of(which: Which, summary: Mapping[str, Any], pointers: Mapping[str, Any], rows: Rows) -> str:
     """Where the best or the last skill comes from: ``initial_skill``, ``step_0003``, ``slow_update_epoch_02`` …"""
     key = "best_origin" if which == "best" else "current_origin"
     sources = (pointers, summary, rows[-1] if rows else {})
-    found = next((str(source[key]) for source in sources if source.get(key)), "initial_skill")
+    found = next((label(source[key]) for source in sources if source.get(key)), "initial_skill")
     return "initial_skill" if which == "seed" else found
 
 
@@ -34,7 +78,7 @@ def selection_pass(origin: str, rows: Rows = ()) -> str:
     if origin.startswith("slow_update_epoch_"):
         return f"slow_update/{origin.removeprefix('slow_update_')}/selection_eval"
     if origin.startswith("slow_update_placeholder"):
-        accepted = [whole(row.get("step")) for row in rows if "accept" in str(row.get("action"))]
+        accepted = [whole(row.get("step")) for row in rows if fate_of(str(row.get("action"))) == "accepted"]
         origin = f"step_{accepted[-1]:04d}" if accepted else "initial_skill"
     return f"steps/{origin}/selection_eval" if _ORIGIN.fullmatch(origin) else BASELINE_PASS
 

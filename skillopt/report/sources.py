@@ -1,12 +1,13 @@
-"""Which items an edit came from. Merging does not say, so it is told by the words. Pure."""
+"""Which items an edit may have come from. Neither analysts nor merges say, so it is told by the words. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-Proposal = tuple[str, Sequence[str], Sequence[str]]
-"""A reflection: its kind (``failure``, ``success``), its items, and the words of what it proposed."""
+Words = frozenset[str]
+Proposal = tuple[str, Sequence[str], Sequence[Words]]
+"""A reflection: its kind (``failure``, ``success``), its items, and the words of each edit that it proposed."""
 
 _WORD = re.compile(r"\w+")
 _ALIKE = 0.6
@@ -17,32 +18,32 @@ _FEWEST = 3
 
 
 def sources_of(
-    wording: str, source_type: str, proposals: Sequence[Proposal], support: int | None = None
-) -> tuple[tuple[str, ...], bool]:
-    """The items of the reflections that proposed an edit, and whether that is certain.
+    words: Words, source_type: str, proposals: Sequence[Proposal], support: int | None = None
+) -> tuple[str, ...]:
+    """All items of the reflections that proposed an edit of these ``words``: it comes from some of them.
 
-    They are those that have the edit word for word and, unless their items are as many as the edit's ``support``
-    (trajectories that it is said to rest on), those that have it in other words or as a part. Where there are neither,
-    the items are those of all reflections of its kind that proposed anything.
+    The reflections are those that have the edit word for word and, unless their items are as many as the edit's
+    ``support`` (the trajectories that its analysts and merges say), those that have it in other words or as a part.
+    Where there are neither, they are all those of its kind that proposed anything.
     """
     side = [proposal for proposal in proposals if proposal[2] and source_type in ("", "mixed", proposal[0])]
-    words = _words(wording)
-    same = [proposal for proposal in side if any(_words(other) == words for other in proposal[2])]
+    same = [proposal for proposal in side if words in proposal[2]]
     if same and (support is None or len(_items(same)) >= support):
-        return _items(same), True
-    found = [proposal for proposal in side if any(_from(words, _words(other)) for other in proposal[2])]
-    return (_items(found), True) if found else (_items(side), len(side) == 1)
+        return _items(same)
+    found = [proposal for proposal in side if any(_from(words, other) for other in proposal[2])]
+    return _items(found or side)
 
 
 def _items(proposals: Sequence[Proposal]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for _, items, _ in proposals for item in items))
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> Words:
+    """The words of an edit, whatever their order."""
     return frozenset(_WORD.findall(text.lower()))
 
 
-def _from(words: frozenset[str], proposal: frozenset[str]) -> bool:
+def _from(words: Words, proposal: Words) -> bool:
     """Whether an edit of these words may have been made of a proposal of those."""
     common = len(words & proposal)
     if not common:

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skillopt.report.files import inside
-from skillopt.report.values import fraction, mapping, whole
-from skillopt.run.folder import JOURNAL, reading
+from skillopt.models.pricing import DIGITS, money, total
+from skillopt.run.costs import Booked, replies_booked, requests_booked
+from skillopt.run.folder import FolderError, reading
+from skillopt.values import fraction, label, mapping, whole
 
 TARGET, OPTIMIZER = "target", "optimizer"
-_REQUESTS = (
-    "SELECT role, COUNT(*), SUM(prompt_tokens), SUM(completion_tokens), {cost} FROM requests "
-    "GROUP BY role ORDER BY role"
-)
-_CHARGES = (
-    "SELECT owner, role, stage, COUNT(*), SUM(prompt_tokens), SUM(completion_tokens), {cost} FROM replies "
-    "WHERE owner IS NOT NULL GROUP BY owner, role, stage ORDER BY owner, role, stage"
-)
-_COST = "TOTAL(cost_usd), COUNT(*) - COUNT(cost_usd)"
-_NO_COST = "0.0, COUNT(*)"
-_DIGITS = 10
+_MOST_ROLES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +35,7 @@ class RoleSpending:
 
     @property
     def tokens(self) -> int:
+        """Prompt and completion together."""
         return self.prompt_tokens + self.completion_tokens
 
 
@@ -55,30 +47,36 @@ class Spending:
 
     @property
     def requests(self) -> int | None:
+        """All requests; None where nobody counted those of a role."""
         counts = [role.requests for role in self.roles]
         return sum(count for count in counts if count is not None) if None not in counts else None
 
     @property
     def tokens(self) -> int:
+        """Tokens of all roles."""
         return sum(role.tokens for role in self.roles)
 
     @property
     def usd(self) -> float | None:
         """US dollars; None where a part is not known."""
-        amounts = [role.usd for role in self.roles]
-        known = [amount for amount in amounts if amount is not None]
-        return math.fsum(known) if amounts and len(known) == len(amounts) else None
+        return total(role.usd for role in self.roles) if self.roles else None
 
     @property
     def known_usd(self) -> float:
-        return math.fsum(role.known_usd for role in self.roles)
+        """US dollars of all requests whose cost is known."""
+        return round(math.fsum(role.known_usd for role in self.roles), DIGITS)
+
+    @property
+    def cost_words(self) -> str:
+        """The cost for people, with what is known of it where that is not all."""
+        return money(self.usd, self.known_usd)
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
     """The calls of a stage that a part of the run is charged with: ``part`` is ``baseline``, ``step_0001``,
-    ``epoch_01`` or ``test``. Each call counts once, with the first part that needs it; ``usd`` is None where the cost
-    of one of them is not known."""
+    ``epoch_01`` or ``test`` ('' for all parts together). Each call counts once, with the first part that needs it;
+    ``usd`` is None where the cost of one of them is not known."""
 
     part: str
     role: str
@@ -90,6 +88,7 @@ class Charge:
 
     @property
     def tokens(self) -> int:
+        """Prompt and completion together."""
         return self.prompt_tokens + self.completion_tokens
 
 
@@ -99,34 +98,36 @@ def role_of(stage: str) -> str:
 
 
 def read_spending(root: Path, summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Spending | None:
-    """The spending of the run in ``root``: from its journal, else from its summary, else from its rows."""
-    found = [
-        RoleSpending(role, count, prompt, completion, _usd(known, unknown), round(known, _DIGITS))
-        for role, count, prompt, completion, known, unknown in _query(root, "requests", _REQUESTS)
-    ]
-    return Spending(tuple(found)) if found else spending_told(summary, rows)
+    """The spending of the run in ``root``: from its journal, else from its summary, else from its rows. None where
+    nobody counted."""
+    found = tuple(
+        RoleSpending(each.role, each.calls, each.prompt_tokens, each.completion_tokens, each.usd, each.known_usd)
+        for each in _booked(root, requests_booked)
+    )
+    return Spending(found) if found else spending_told(summary, rows)
 
 
 def spending_told(summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Spending | None:
-    """The spending that a run without a journal tells: tokens of its stages, of no known cost. Pure."""
-    stages = {stage: row for stage, row in mapping(summary.get("token_summary")).items() if stage != "_total"}
-    counted = list(stages.items()) or [pair for row in rows for pair in mapping(row.get("tokens")).items()]
-    sums: dict[str, tuple[int, int]] = {}
+    """The spending that a run without a journal tells: tokens by stage, from the summary or else from the rows, and
+    requests and costs by role, from the summary, where it has them. Pure."""
+    stages = _without_total(summary.get("token_summary"))
+    counted = [*stages.items()] or [pair for row in rows for pair in mapping(row.get("tokens")).items()]
+    costs = _without_total(summary.get("cost_summary"))
+    sums: dict[str, tuple[int, int]] = dict.fromkeys(costs, (0, 0))
     for stage, row in counted:
         prompt, completion = sums.get(role_of(stage), (0, 0))
         prompt += whole(mapping(row).get("prompt_tokens"))
         sums[role_of(stage)] = prompt, completion + whole(mapping(row).get("completion_tokens"))
-    roles = tuple(
-        RoleSpending(role, None, prompt, completion, None, 0.0) for role, (prompt, completion) in sorted(sums.items())
-    )
+    known = sorted(sums.items())[:_MOST_ROLES]
+    roles = tuple(_role_told(label(role), *tokens, mapping(costs.get(role))) for role, tokens in known)
     return Spending(roles) if roles else None
 
 
 def read_charges(root: Path) -> tuple[Charge, ...]:
     """What the journal in ``root`` has charged to each part; nothing without one."""
     return tuple(
-        Charge(part, role, stage, calls, prompt, completion, _usd(known, unknown))
-        for part, role, stage, calls, prompt, completion, known, unknown in _query(root, "replies", _CHARGES)
+        Charge(each.part, each.role, each.stage, each.calls, each.prompt_tokens, each.completion_tokens, each.usd)
+        for each in _booked(root, replies_booked)
     )
 
 
@@ -147,19 +148,41 @@ def charges_of_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[Charge, ...]:
     )
 
 
-def _query(root: Path, table: str, sql: str) -> list[tuple[Any, ...]]:
-    """The rows of a query on the journal; nothing where there is none, or none that can be read."""
-    if inside(root, JOURNAL) is None:
-        return []
+def by_stage(charges: Iterable[Charge]) -> tuple[Charge, ...]:
+    """Charges by role and stage, over all parts. Pure."""
+    groups: dict[tuple[str, str], list[Charge]] = {}
+    for charge in charges:
+        groups.setdefault((charge.role, charge.stage), []).append(charge)
+    return tuple(
+        Charge(
+            "",
+            role,
+            stage,
+            sum(charge.calls for charge in group),
+            sum(charge.prompt_tokens for charge in group),
+            sum(charge.completion_tokens for charge in group),
+            total(charge.usd for charge in group),
+        )
+        for (role, stage), group in sorted(groups.items())
+    )
+
+
+def _without_total(table: Any) -> dict[str, Any]:
+    return {name: row for name, row in mapping(table).items() if name != "_total"}
+
+
+def _role_told(role: str, prompt: int, completion: int, cost: Mapping[str, Any]) -> RoleSpending:
+    usd, requests = fraction(cost.get("cost_usd")), whole(cost.get("requests")) if "requests" in cost else None
+    known = usd if usd is not None else fraction(cost.get("known_usd")) or 0.0
+    return RoleSpending(role, requests, prompt, completion, usd, known)
+
+
+def _booked(root: Path, ask: Callable[[sqlite3.Connection], tuple[Booked, ...]]) -> tuple[Booked, ...]:
+    """What the journal answers; nothing where there is none, or none that can be read."""
     try:
         with reading(root) as db:
-            if db is None:
-                return []
-            columns = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
-            return db.execute(sql.format(cost=_COST if "cost_usd" in columns else _NO_COST)).fetchall()
-    except sqlite3.Error:
-        return []
-
-
-def _usd(known: float, unknown: int) -> float | None:
-    return None if unknown else round(known, _DIGITS)
+            found = ask(db) if db is not None else ()
+    except (sqlite3.Error, FolderError):
+        return ()
+    roles = [*dict.fromkeys(each.role for each in found)][:_MOST_ROLES]
+    return tuple(each for each in found if each.role in roles)

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]+")
+_LEAST_SPAN = 1e-10
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 Pair = tuple[float, float]
 Entries = Sequence[tuple[str, str]]
@@ -47,6 +48,7 @@ class Frame:
         return self.height - self.bottom - (value - self.y0) / span * (self.height - self.top - self.bottom)
 
     def at(self, x: float, y: float) -> str:
+        """Where a point stands, as a path says it."""
         return f"{coord(self.x(x))} {coord(self.y(y))}"
 
 
@@ -72,7 +74,7 @@ def identifier(*words: str) -> str:
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Round values from ``low`` to ``high``, at most ``most`` of them."""
     span = high - low
-    if not (math.isfinite(span) and span > 0):
+    if not (math.isfinite(span) and span > _LEAST_SPAN):
         return [low]
     raw = span / max(most - 1, 1)
     power = 10.0 ** math.floor(math.log10(raw))

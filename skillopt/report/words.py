@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+
+from skillopt.report.matching import opcodes
 
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 _ALIKE = 0.4
 """The least likeness (0 to 1) of two lines of which one is the other, changed."""
 _MOST_PAIRS = 2_500
 _LONGEST = 4_000
+_MOST_WORK = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,17 @@ def plain(line: str, *, changed: bool) -> Words:
     return (Word(line, changed),) if line else ()
 
 
+def changed_lines(old: Sequence[str], new: Sequence[str]) -> tuple[list[Words], list[Words]]:
+    """The lines ``old`` and the lines ``new`` that replaced them, each changed as a whole."""
+    return [plain(line, changed=True) for line in old], [plain(line, changed=True) for line in new]
+
+
 def changed_words(old: Sequence[str], new: Sequence[str]) -> tuple[list[Words], list[Words]]:
     """The stretches of the lines ``old`` that were replaced by the lines ``new``, and those of ``new``.
 
     Lines are paired in order, the most alike first; one that has become another line altogether is changed as a whole.
     """
-    before = [plain(line, changed=True) for line in old]
-    after = [plain(line, changed=True) for line in new]
+    before, after = changed_lines(old, new)
     for i, j in _pairs([_tokens(line) for line in old], [_tokens(line) for line in new]):
         before[i], after[j] = _marked(_tokens(old[i]), _tokens(new[j]))
     return before, after
@@ -51,7 +58,8 @@ def _pairs(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> list[t
     """The pairs of lines with the largest likeness in all, none of them crossing another."""
     if len(old) * len(new) > _MOST_PAIRS:
         return []
-    likeness = [[_likeness(before, after) for after in new] for before in old]
+    words_of_old, words_of_new = [_words(line) for line in old], [_words(line) for line in new]
+    likeness = [[_likeness(before, after) for after in words_of_new] for before in words_of_old]
     best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for i in range(len(old) - 1, -1, -1):
         for j in range(len(new) - 1, -1, -1):
@@ -70,18 +78,22 @@ def _pairs(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> list[t
     return found
 
 
-def _likeness(old: Sequence[str], new: Sequence[str]) -> float:
-    """The share of common words; spaces and signs, which all lines have, do not make two lines alike."""
-    words = [[token for token in tokens if token[0].isalnum()] for tokens in (old, new)]
-    return _matcher(*words).ratio() if all(words) else 0.0
+def _words(tokens: Sequence[str]) -> Counter[str]:
+    """The words of a line; spaces and signs, which all lines have, do not make two lines alike."""
+    return Counter(token for token in tokens if token[0].isalnum())
+
+
+def _likeness(old: Counter[str], new: Counter[str]) -> float:
+    """The share of common words, in whatever order."""
+    return 2 * (old & new).total() / (old.total() + new.total()) if old and new else 0.0
 
 
 def _marked(old: Sequence[str], new: Sequence[str]) -> tuple[Words, Words]:
     before: list[Word] = []
     after: list[Word] = []
-    opcodes = _matcher(old, new).get_opcodes()
-    for place, (tag, a, b, c, d) in enumerate(opcodes):
-        space = 0 < place < len(opcodes) - 1 and not "".join(old[a:b]).strip()
+    found = opcodes(old, new, _MOST_WORK)
+    for place, (tag, a, b, c, d) in enumerate(found):
+        space = 0 < place < len(found) - 1 and not "".join(old[a:b]).strip()
         changed = tag != "equal" or space  # a space between two changed words is part of the change
         _add(before, "".join(old[a:b]), changed=changed)
         _add(after, "".join(new[c:d]), changed=changed)
@@ -93,7 +105,3 @@ def _add(words: list[Word], text: str, *, changed: bool) -> None:
         words[-1] = Word(words[-1].text + text, changed)
     elif text:
         words.append(Word(text, changed))
-
-
-def _matcher(old: Sequence[str], new: Sequence[str]) -> SequenceMatcher[str]:
-    return SequenceMatcher(None, old, new, autojunk=False)

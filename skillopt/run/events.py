@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+EVENTS = "events.jsonl"
 _ENCODE = json.JSONEncoder(ensure_ascii=False, default=str).encode
 Listener = Callable[[str, Mapping[str, Any]], None]
 

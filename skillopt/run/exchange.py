@@ -15,10 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from skillopt.models.types import File, Message, Reply, Request, Tool, ToolCall, Usage
+from skillopt.values import parse_json
 
 ASKED = "request"
 FILE = "file"
 _NO_MESSAGES = (ASKED, FILE)
+_ATTACHED = ("tools", "tool_choice", "collect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +68,16 @@ def message_detail(message: Message) -> dict[str, Any]:
 
 def shown_prompt(entries: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str, Any]:
     """A stored prompt for people, from its entries ``(kind, text, detail)``: ``messages``, and ``tools``, ``files`` and
-    so on where there are any."""
-    shown: dict[str, Any] = {
-        "messages": [
-            {"role": kind, "content": text, **detail} for kind, text, detail in entries if kind not in _NO_MESSAGES
-        ]
-    }
-    for text in (text for kind, text, _ in entries if kind == ASKED):
-        shown |= json.loads(text)
+    so on where there are any. Raises ``ValueError`` for attachments that are none."""
+    messages = [
+        {"role": kind, "content": text, **_without(detail, "role", "content")}
+        for kind, text, detail in entries
+        if kind not in _NO_MESSAGES
+    ]
+    asked = [_object(text) for kind, text, _ in entries if kind == ASKED]
     files = [{**detail, "content": text} for kind, text, detail in entries if kind == FILE]
-    return {**shown, "files": files} if files else shown
+    shown = {name: value for part in asked for name, value in part.items() if name in _ATTACHED}
+    return {"messages": messages, **shown, **({"files": files} if files else {})}
 
 
 def reply_extra(reply: Reply) -> dict[str, Any]:
@@ -98,6 +100,30 @@ def pack(extra: Mapping[str, Any]) -> bytes:
 
 def unpack(blob: bytes) -> dict[str, Any]:
     return dict(json.loads(zlib.decompress(blob)))
+
+
+def unpack_foreign(blob: Any, most: int) -> dict[str, Any]:
+    """As ``unpack``, for what anyone may have packed. Raises ``ValueError`` when it is torn, or unpacked larger than
+    ``most`` bytes."""
+    unpacking = zlib.decompressobj()
+    try:
+        content = unpacking.decompress(blob, most)
+    except (zlib.error, TypeError):
+        raise ValueError("what it has beside its text is torn") from None
+    if unpacking.unconsumed_tail:
+        raise ValueError("what it has beside its text is too large")
+    return _object(content)
+
+
+def _object(content: bytes | str) -> dict[str, Any]:
+    value = parse_json(content)
+    if not isinstance(value, dict):
+        raise ValueError("what it has beside its text is no object")
+    return value
+
+
+def _without(detail: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in detail.items() if name not in names}
 
 
 def restored(text: str, usage: Usage, key: str, cost_usd: float | None, blob: bytes | None) -> Reply:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -13,10 +15,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from skillopt.files import remove_temporaries, write_changed
+from skillopt.files import inside, remove_temporaries, write_changed
 from skillopt.run.journal import Journal
 
 JOURNAL = "journal.sqlite"
+LOCK = ".lock"
 FINISH = "finish"
 TEST = "test"
 ENDS = (TEST, FINISH)
@@ -24,10 +27,19 @@ ENDS = (TEST, FINISH)
 _OURS = ("config.json", "summary.json", "history.json", "best_skill.md", "results.jsonl", "skills", "steps")
 # Files that a person or a script opens first: worth an fsync each. All others can be rendered again.
 _DURABLE = ("history.json", "runtime_state.json", "summary.json", "best_skill.md", "config.json")
-
-
 _BEHIND = 0.01
 """Seconds in which the next stage has sent its requests."""
+PATIENCE = 200_000_000
+"""The most instructions that SQLite may need for what a reader asks of a journal: some seconds."""
+_AT_ONCE = 10_000
+_LONGEST_VALUE = 128 << 20
+"""The most bytes of a text or a reply in a journal."""
+_ODD_SCHEMA = (  # views and triggers, virtual tables, generated columns
+    "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%' UNION ALL "
+    "SELECT 1 FROM sqlite_master AS kept, pragma_table_xinfo(kept.name) AS part WHERE part.hidden <> 0 LIMIT 1"
+)
+_ASKING = 0.5
+"""Seconds for which the lock is asked for: who only looks whether it is held may hold it for an instant."""
 
 
 class FolderError(ValueError):
@@ -52,9 +64,9 @@ class RunFolder:
         self.root = root
         self._mask = mask
         self._waiting: dict[str, bytes] = {}
-        self._lock = FileLock(root / ".lock")
+        self._lock = FileLock(root / LOCK)
         try:
-            self._lock.acquire(timeout=0)
+            self._lock.acquire(timeout=_ASKING)
         except Timeout:
             raise FolderError(f"{root} is in use by another process; wait for it or choose another out_root") from None
         try:
@@ -144,26 +156,100 @@ def refuse_foreign(root: Path) -> None:
         )
 
 
+def in_use(root: Path) -> bool:
+    """Whether a process holds the run's lock. To find out, it is taken for an instant, on POSIX together with others
+    who ask, on Windows alone. It is never created."""
+    lock = root / LOCK
+    if lock.is_symlink() or not lock.is_file():
+        return False
+    if sys.platform == "win32":
+        try:
+            with FileLock(lock, timeout=0):
+                return False
+        except Timeout:
+            return True
+    import fcntl  # not on Windows
+
+    try:
+        handle = os.open(lock, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a file system without locks
+    finally:
+        os.close(handle)
+    return False
+
+
+class _Reader(sqlite3.Connection):
+    """A connection that ends after ``PATIENCE`` instructions of SQLite: a schema may hold a question without an end."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._left = PATIENCE // _AT_ONCE
+        self.text_factory = lambda content: content.decode("utf-8", "replace")
+        self.set_progress_handler(self._is_late, _AT_ONCE)
+        self.execute("PRAGMA trusted_schema=OFF")
+        if sys.version_info >= (3, 11):
+            self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:  # type: ignore[override]
+        """As always, but what is asked for may hold half a character, which SQLite cannot."""
+        known = [value.encode("utf-8", "replace").decode() if isinstance(value, str) else value for value in values]
+        return super().execute(query, known)
+
+    def _is_late(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
 @contextmanager
 def reading(root: Path) -> Iterator[sqlite3.Connection | None]:
-    """A connection that only reads a folder's journal, without the lock; None when there is no journal."""
-    path = root / JOURNAL
-    if not path.is_file():
+    """A connection that only reads a folder's journal, without the lock; None when there is no journal, or one that
+    lies elsewhere. Raises ``FolderError`` for one whose tables are views or work as they are read, and, as the caller
+    does with it, ``sqlite3.Error``."""
+    path = inside(root, JOURNAL)
+    if path is None or not path.is_file():
         yield None
         return
     # Without a write-ahead log nobody writes, and SQLite need not put its shared memory beside the journal.
-    how = "mode=ro" if path.with_name(f"{JOURNAL}-wal").is_file() else "mode=ro&immutable=1"
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=2.0)) as db:
+    how = "mode=ro" if _is_written(root) else "mode=ro&immutable=1"
+    with closing(sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, timeout=2.0, factory=_Reader)) as db:
+        if db.execute(_ODD_SCHEMA).fetchone():
+            raise FolderError(f"the journal in {root} is not read: it holds more than tables and indices")
         yield db
 
 
-def peek(root: Path, sql: str, values: Sequence[str] = ()) -> tuple[Any, ...] | None:
+def journal_problem(root: Path) -> str:
+    """Why a folder's journal is not read; '' where it is, or where there is none."""
+    try:
+        with reading(root):
+            return ""
+    except FolderError as error:
+        return str(error)
+    except sqlite3.Error:  # also of one that is being written; who asks for something of it is told
+        return ""
+
+
+def _is_written(root: Path) -> bool:
+    """Whether a journal has a write-ahead log. What lies beside it and is no plain file of the folder must not be
+    opened."""
+    beside = [f"{JOURNAL}-{kind}" for kind in ("wal", "shm", "journal")]
+    found = {name: inside(root, name) for name in beside if os.path.lexists(root / name)}
+    return beside[0] in found and all(path is not None and path.is_file() for path in found.values())
+
+
+def peek(root: Path, sql: str, values: Sequence[str | None] = ()) -> tuple[Any, ...] | None:
     """The first row of a query on a folder's journal, read without the lock; None when it cannot be read."""
     try:
         with reading(root) as db:
             row: tuple[Any, ...] | None = db.execute(sql, values).fetchone() if db else None
             return row
-    except sqlite3.Error:
+    except (sqlite3.Error, FolderError):
         return None
 
 

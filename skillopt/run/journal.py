@@ -24,7 +24,7 @@ from skillopt.models.types import Attempt, Message, Reply, Usage
 from skillopt.run import costs
 from skillopt.run.costs import RoleCost, Spent, Unpriced
 from skillopt.run.exchange import Attachment, message_detail, pack, reply_extra, restored
-from skillopt.run.schema import MIGRATIONS, SCHEMA, VERSION
+from skillopt.run.schema import LATER, MIGRATIONS, SCHEMA, VERSION
 
 _REPLY = (
     "SELECT text, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, cost_usd, extra "
@@ -87,7 +87,7 @@ class Journal:
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(SCHEMA)
             version = self.meta("version")
-            if version is not None and version in MIGRATIONS:
+            while version is not None and version in MIGRATIONS:
                 self._transaction((sql, ()) for sql in MIGRATIONS[version])
                 version = self.meta("version")
             self._stored_keys()
@@ -132,10 +132,11 @@ class Journal:
         *,
         attached: Iterable[Attachment] = (),
         cost_usd: float | None = None,
+        item: str = "",
     ) -> Reply:
         """Stores a reply and returns it as it is stored, when it is committed. Replies of one turn of the loop share a
-        transaction. ``cost_usd`` is what it cost where the provider itself does not say it. Raises
-        ``JournalWriteError``: then it must not be used."""
+        transaction. ``cost_usd`` is what it cost where the provider itself does not say it, ``item`` the id of the item
+        that was asked about. Raises ``JournalWriteError``: then it must not be used."""
         references: list[list[Any]] = []
         for message in messages:
             references.append([message.role, self._put_text(message.content)])
@@ -159,8 +160,10 @@ class Journal:
             usage.reasoning_tokens,
             cost,
             blob,
+            self._clean(item) if item else None,
+            time.time(),
         )
-        self._pending.append(("INSERT OR IGNORE INTO replies VALUES(?,?,?,?,?,?,?,?,?,NULL,?,?)", values))
+        self._pending.append(("INSERT OR IGNORE INTO replies VALUES(?,?,?,?,?,?,?,?,?,NULL,?,?,?,?)", values))
         await self._schedule()
         self._known.add(key)
         return reply
@@ -381,11 +384,11 @@ class Journal:
         self._db.execute("ATTACH DATABASE ? AS other", (str(other),))
         try:
             self._db.execute("INSERT OR IGNORE INTO texts SELECT * FROM other.texts")
-            later = [row[1] for row in self._db.execute("PRAGMA other.table_info(replies)")][10:]
+            columns = {row[1] for row in self._db.execute("PRAGMA other.table_info(replies)")}
             self._db.execute(
                 "INSERT OR IGNORE INTO replies SELECT key, role, stage, messages, text, prompt_tokens, "
                 "completion_tokens, cached_tokens, reasoning_tokens, NULL, "
-                f"{', '.join(later or ('NULL', 'NULL'))} FROM other.replies"
+                f"{', '.join(name if name in columns else 'NULL' for name in LATER)} FROM other.replies"
             )
         finally:
             self._db.execute("DETACH DATABASE other")

@@ -101,7 +101,14 @@ class JournaledModel:
         attached = attachments(request) if has_more(request) else ()
         cost = cost_of_call(reply.cost_usd, reply.usage, self._price)
         stored = self._journal.put(
-            key, self.spec.role, request.stage, request.messages, reply, attached=attached, cost_usd=cost
+            key,
+            self.spec.role,
+            request.stage,
+            request.messages,
+            reply,
+            attached=attached,
+            cost_usd=cost,
+            item=request.item,
         )
         return await stored
 

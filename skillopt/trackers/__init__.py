@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 
 from skillopt.config import ConfigError
+from skillopt.config.errors import Problem, Source
+from skillopt.extras import install_hint
 from skillopt.run.events import Events
 from skillopt.trackers.base import Entry, Found, Open, Outcome, Start, Tracker
 from skillopt.trackers.listener import GRACE_SECONDS, HASTE_SECONDS, Tracking
@@ -25,20 +28,25 @@ def find_trackers(names: Sequence[str], environ: Mapping[str, str]) -> tuple[Fou
 
     Raises ``ConfigError`` when one is not installed or has no key: that is known before anything is spent.
     """
-    return tuple(Found(name, _opener(name, environ)) for name in names)
+    found, lost = [], {}
+    for name in names:
+        try:
+            found.append(Found(name, _opener(name, environ)))
+        except ConfigError:
+            raise
+        except Exception as error:  # a package of the user's that does not fit the others may raise anything
+            lost[name] = error
+    if lost:
+        told = ", ".join(f"{name} cannot be used ({error})" for name, error in lost.items())
+        install = install_hint(*lost)
+        said = f"logging.trackers: {told}; install {'it' if len(lost) == 1 else 'them'} with: {install}"
+        raise ConfigError(Problem(said, Source.key("logging.trackers"), command=install))
+    return tuple(found)
 
 
 def _opener(name: str, environ: Mapping[str, str]) -> Open:
-    module = import_module(_MODULES[name])
-    find: Callable[[Mapping[str, str]], Open] = module.find
-    try:
-        return find(environ)
-    except ConfigError:
-        raise
-    except Exception as error:  # a package of the user's that does not fit the others may raise anything
-        raise ConfigError(
-            f"logging.trackers: {name} cannot be used ({error}); install it with: pip install 'skillopt[{name}]'"
-        ) from None
+    find: Callable[[Mapping[str, str]], Open] = import_module(_MODULES[name]).find
+    return find(environ)
 
 
 @contextmanager
@@ -47,12 +55,11 @@ def tracking(found: Sequence[Found], start: Start, events: Events, mask: Callabl
     complain of goes through ``mask``."""
     listener = Tracking(found, start, lambda text: events.emit("note", text=mask(text)))
     events.add(listener)
-    grace = HASTE_SECONDS
+    grace = GRACE_SECONDS
     try:
         yield
-        grace = GRACE_SECONDS
-    except Exception:
-        grace = GRACE_SECONDS
+    except (KeyboardInterrupt, asyncio.CancelledError):  # after a second Ctrl-C nobody wants to wait
+        grace = HASTE_SECONDS
         raise
-    finally:  # after a second Ctrl-C nobody wants to wait
+    finally:
         listener.close(grace)

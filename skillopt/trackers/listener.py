@@ -25,7 +25,6 @@ GRACE_SECONDS = 30.0
 """How long all trackers together may take to send what is left when a run has ended."""
 HASTE_SECONDS = 2.0
 """The same when it was broken off."""
-_WHOLE = ("completed", "patience", "ceiling")
 
 
 class Tracking:
@@ -68,7 +67,7 @@ class Tracking:
 
 def outcome_of(reason: str) -> Outcome:
     """How a process ended, from the ``stop_reason`` of its run."""
-    if reason in _WHOLE:
+    if reason == "completed":
         return "finished"
     return "stopped" if reason in ("budget", "interrupted") else "failed"
 
@@ -104,7 +103,10 @@ class _Worker:
     def _work(self) -> None:
         tracker: Tracker | None = None
         try:
-            tracker = self._open()
+            mark = self._marks.of(self.name)
+            tracker = self._found.open(replace(self._start, run=mark.run))
+            if tracker.run != mark.run:
+                self._marks.set(self.name, Mark(run=tracker.run))
             while isinstance(what := self._queue.get(), Record):
                 self._log(tracker, what)
             tracker.close(what)
@@ -112,13 +114,6 @@ class _Worker:
             self._failures.put(" ".join(f"{type(error).__name__}: {error}".split())[:500])
             if tracker is not None:
                 _abandon(tracker)
-
-    def _open(self) -> Tracker:
-        mark = self._marks.of(self.name)
-        tracker = self._found.open(replace(self._start, run=mark.run))
-        if tracker.run != mark.run:
-            self._marks.set(self.name, Mark(run=tracker.run))
-        return tracker
 
     def _log(self, tracker: Tracker, record: Record) -> None:
         mark = self._marks.of(self.name)

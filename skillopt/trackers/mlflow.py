@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -65,12 +66,18 @@ class MlflowTracker:
 
     def _created(self, environ: Mapping[str, str], start: Start) -> str:
         from mlflow.entities import Param
+        from mlflow.exceptions import MlflowException
 
         run = str(self._client.create_run(self._experiment(environ), run_name=start.name).info.run_id)
-        self.run = run
         params = [Param(start.prefix + key, value[:_LONGEST_PARAMETER]) for key, value in start.parameters.items()]
-        for first in range(0, len(params), _PARAMETERS_AT_ONCE):
-            self._client.log_batch(run, params=params[first : first + _PARAMETERS_AT_ONCE])
+        try:
+            for first in range(0, len(params), _PARAMETERS_AT_ONCE):
+                self._client.log_batch(run, params=params[first : first + _PARAMETERS_AT_ONCE])
+        except BaseException:
+            # Nobody else knows this run: it would be shown as running for ever.
+            with suppress(MlflowException):
+                self._client.set_terminated(run, status=_STATUS["failed"])
+            raise
         return run
 
     def _experiment(self, environ: Mapping[str, str]) -> str:

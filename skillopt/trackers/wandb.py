@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from skillopt.config import ConfigError
+from skillopt.config.errors import Problem, Source
 from skillopt.trackers.base import Entry, Open, Outcome, Start
 
 PROJECT = "skillopt"
@@ -20,9 +21,8 @@ def find(environ: Mapping[str, str]) -> Open:
 
     talks = wandb.run is None and environ.get("WANDB_MODE", "online") in ("", "online", "shared")
     if talks and not environ.get("WANDB_API_KEY") and not _logged_in(wandb):
-        raise ConfigError(
-            "logging.trackers: wandb has no key; type `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline"
-        )
+        said = "logging.trackers: wandb has no key; type `wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline"
+        raise ConfigError(Problem(said, Source.key("logging.trackers"), command="wandb login"))
     return partial(WandbTracker, environ, wandb.run)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.resources import files
+from types import FrameType
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -17,17 +19,17 @@ from starlette.routing import Route
 
 from skillopt.config import Redactor, read_environment
 from skillopt.web.catalog import Catalog
-from skillopt.web.jobs import PROGRAM, Jobs
+from skillopt.web.jobs import Jobs
 from skillopt.web.live import job_stream, run_stream, runs_stream
-from skillopt.web.pages import compare, evaluate, items, jobs, launch, run, runs, skills, steps
+from skillopt.web.pages import compare, evaluate, items, jobs, launch, run, runs, share, skills, steps
 from skillopt.web.render import Renderer, stylesheet
 from skillopt.web.security import Guard, Keys
 from skillopt.web.settings import Settings, SettingsError
 from skillopt.web.site import Problem, Site, posted, reader, site_of
 
 
-def make_app(settings: Settings, program: Sequence[str] = PROGRAM) -> Starlette:
-    """The dashboard for ``settings``; commands are started as ``PROGRAM WORDS…``."""
+def make_app(settings: Settings) -> Starlette:
+    """The dashboard for ``settings``."""
     environ = read_environment(settings.folder, settings.environ)
     keys = Keys(settings.token)
     secrets = Redactor.collect({**environ, **({"DASHBOARD_API_KEY": settings.token} if settings.token else {})})
@@ -35,7 +37,7 @@ def make_app(settings: Settings, program: Sequence[str] = PROGRAM) -> Starlette:
         settings,
         keys,
         Catalog(settings.roots),
-        Jobs(settings.state, settings.folder, settings.environ, program),
+        Jobs(settings.state, settings.folder, settings.environ),
         Renderer(keys, secrets),
     )
     app = Starlette(
@@ -75,8 +77,6 @@ def listen(settings: Settings) -> tuple[Settings, socket.socket]:
 
 def serve(settings: Settings, taken: socket.socket) -> None:
     """Runs the dashboard on a port until it is interrupted. What it started goes on."""
-    import uvicorn
-
     app = make_app(settings)
     warm(app)
     config = uvicorn.Config(
@@ -86,20 +86,34 @@ def serve(settings: Settings, taken: socket.socket) -> None:
         server_header=False,
         ws="none",
         timeout_graceful_shutdown=1,
-        limit_concurrency=200,
+        limit_concurrency=1000,  # open pages with their streams count, too
     )
     with suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[taken])
+        _Server(config, app.state.site.closing).run(sockets=[taken])
+
+
+class _Server(uvicorn.Server):
+    """A server that tells open streams to end before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, closing: threading.Event) -> None:
+        super().__init__(config)
+        self._closing = closing
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._closing.set()
+        super().handle_exit(sig, frame)
 
 
 def _routes() -> list[Route]:
     read = [
         ("/", runs.index),
         ("/compare", compare.page),
+        ("/comparison.html", share.comparison),
         ("/job/{job}", jobs.page),
         ("/run/{run}", run.overview),
+        ("/run/{run}/report.html", share.report),
         ("/run/{run}/steps", steps.table),
-        ("/run/{run}/steps/{step:int}", steps.one),
+        ("/run/{run}/steps/{step}", steps.one),
         ("/run/{run}/skill", skills.skill),
         ("/run/{run}/blame", skills.blame),
         ("/run/{run}/items", items.table),
@@ -144,8 +158,6 @@ def _icon(request: Request) -> Response:
 
 
 def _packaged(name: str) -> str:
-    from importlib.resources import files
-
     return (files("skillopt.web") / "static" / name).read_text(encoding="utf-8")
 
 

@@ -6,7 +6,6 @@ An address holds the id of a run, never a path: what is not below a root cannot 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import threading
@@ -16,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillopt.report.folder import find_runs, in_use
+from skillopt.report.folder import find_runs
 from skillopt.report.run import RunView, read_run, stamp
-from skillopt.report.values import fraction, mapping, text, whole
-from skillopt.run.folder import FolderError, peek_meta
+from skillopt.run.folder import FolderError, in_use
+from skillopt.values import fraction, label, mapping
 from skillopt.web.state import LiveState, read_live
 
 _FILES = ("events.jsonl", "history.json", "summary.json", "runtime_state.json", "config.json", "eval_summary.json")
@@ -40,7 +39,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """A run in a list. Scores are hard means in [0, 1]; None where nobody measured or knows."""
+    """A run in a list. Scores are hard means in [0, 1], ``baseline`` and ``best`` on the selection items; None where
+    nobody measured or knows."""
 
     entry: Entry
     status: str
@@ -60,6 +60,7 @@ class Brief:
 
     @property
     def gain(self) -> float | None:
+        """By how much the best skill is better than the seed."""
         return None if self.best is None or self.baseline is None else self.best - self.baseline
 
 
@@ -108,7 +109,7 @@ class Catalog:
         if kept is not None and kept[0] == key:
             return replace(kept[1], entry=entry)
         try:
-            brief = brief_of(entry, _read(entry.root))
+            brief = brief_of(entry, read_run(entry.root))
         except (FolderError, OSError):
             return None
         with self._lock:
@@ -123,7 +124,7 @@ class Catalog:
             if kept is not None and kept[0] == key:
                 self._views.move_to_end(entry.id)
                 return kept[1]
-        view = _read(entry.root)
+        view = read_run(entry.root)
         with self._lock:
             self._views[entry.id] = (key, view)
             self._views.move_to_end(entry.id)
@@ -156,42 +157,26 @@ class Catalog:
 
 def brief_of(entry: Entry, view: RunView) -> Brief:
     """What a list shows of a run."""
-    config, summary = view.config, view.summary
+    config = view.config
     evaluated = view.kind == "evaluation"
     spent = view.spending()
-    last = view.rows[-1] if view.rows else {}
-    best = fraction(view.pointers.get("best_score"))
-    score = fraction(view.evaluation.get("hard")) if evaluated else fraction(summary.get("test_hard"))
     return Brief(
         entry=entry,
         status=view.status,
         stop_reason=view.stop_reason,
         kind=view.kind,
-        env=text(config.get("env")),
-        target=text(config.get("target_model")),
-        optimizer="" if evaluated else text(config.get("optimizer_model")),
-        steps=whole(last.get("step")),
+        env=label(config.get("env")),
+        target=label(config.get("target_model")),
+        optimizer="" if evaluated else label(config.get("optimizer_model")),
+        steps=view.steps_done,
         total_steps=view.total_steps,
-        baseline=None if evaluated else view.measured("seed", "val").hard,
-        best=None if evaluated else (fraction(summary.get("best_selection_hard")) if best is None else best),
-        test=score,
-        lift=fraction(mapping(summary.get("test_lift")).get("lift")),
+        baseline=None if evaluated else view.told("seed", "val").hard,
+        best=None if evaluated else view.told("best", "val").hard,
+        test=fraction(view.evaluation.get("hard")) if evaluated else view.told("best", "test").hard,
+        lift=fraction(mapping(view.summary.get("test_lift")).get("lift")),
         tokens=spent.tokens if spent else None,
         usd=spent.usd if spent else None,
     )
-
-
-def _read(root: Path) -> RunView:
-    """The run in ``root``. An evaluation that is still at work has no summary yet: its journal says what it is."""
-    view = read_run(root)
-    if view.kind == "training" and not view.rows and view.has_journal:
-        try:
-            identity = mapping(json.loads(peek_meta(root, "identity") or "{}"))
-        except ValueError:
-            identity = {}
-        if identity.get("kind") == "evaluation":
-            return replace(view, kind="evaluation")
-    return view
 
 
 def _marks(root: Path) -> tuple[int, ...]:

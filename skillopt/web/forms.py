@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skillopt.config import Config, KeyInfo, iter_keys
 from skillopt.config.schema import SECTIONS
@@ -27,6 +27,24 @@ _EVALUATION: Mapping[str, Sequence[str]] = {
     "Limits": ("env.workers", "evaluation.test_env_num", "env.limit", "budget.max_calls", "budget.max_usd"),
 }
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LABELS: Mapping[str, str] = {
+    "env.name": "Benchmark",
+    "env.split_mode": "Splits come from",
+    "env.split_dir": "Folder of the splits",
+    "env.data_path": "Data file",
+    "env.skill_init": "First skill",
+    "env.limit": "Items of a split at most",
+    "train.num_epochs": "Epochs",
+    "optimizer.learning_rate": "Learning rate (edits a step)",
+    "optimizer.lr_scheduler": "Schedule of the learning rate",
+    "evaluation.use_gate": "Gate",
+    "evaluation.eval_test": "Final test",
+    "evaluation.test_env_num": "Items at most",
+    "budget.max_calls": "Calls at most",
+    "budget.max_tokens": "Tokens at most",
+    "budget.max_usd": "US dollars at most",
+}
+_CAPITALS = frozenset({"api", "lr", "url", "usd", "id", "http", "cpu", "gpu", "sdk", "cli", "json"})
 BLANK = '""'
 """How a select says that a value is to be blank; '' says that it is not given."""
 
@@ -68,8 +86,17 @@ def basic_groups(values: Mapping[str, str], config: Config | None) -> list[Group
 
 
 def evaluation_groups(values: Mapping[str, str], config: Config | None) -> list[Group]:
-    """The keys that an evaluation is about."""
-    return _named(_EVALUATION, values, config)
+    """The keys that an evaluation is about. Without a configuration it is that of the skill's run, which is not known
+    here: no value is shown for what is left alone."""
+    groups = _named(_EVALUATION, values, config)
+    if config is not None:
+        return groups
+    return [replace(group, fields=tuple(map(_unhinted, group.fields))) for group in groups]
+
+
+def _unhinted(field: Field) -> Field:
+    choices = tuple(replace(each, label="as the run was") if not each.value else each for each in field.choices)
+    return replace(field, hint="" if choices else "as the run was", choices=choices)
 
 
 def advanced_groups(values: Mapping[str, str], config: Config | None) -> list[Group]:
@@ -119,13 +146,17 @@ def _field(info: KeyInfo, values: Mapping[str, str], config: Config | None) -> F
         text += f" {info.kind.in_words.capitalize()}, {info.bounds}."
     return Field(
         name=info.dotted,
-        label=info.name.replace("_", " "),
+        label=_LABELS.get(info.dotted) or _words(info.name),
         help=text,
         value=values.get(info.dotted, ""),
         hint=hint,
         choices=_choices(info, hint),
         numeric=info.kind.base in ("int", "float"),
     )
+
+
+def _words(name: str) -> str:
+    return " ".join(word.upper() if word in _CAPITALS else word for word in name.split("_"))
 
 
 def _choices(info: KeyInfo, hint: str) -> tuple[Choice, ...]:

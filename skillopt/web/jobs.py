@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import subprocess
 import sys
 import threading
@@ -21,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from skillopt.report.files import read_mapping, tail_lines
+from skillopt.values import count, fraction, text, texts
 from skillopt.web.process import interrupt, start_mark
 
 PROGRAM = (sys.executable, "-m", "skillopt")
 _ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}-[0-9a-f]{4}")
-_LOG_TAIL = 1 << 17
+_LOG_TAIL, _RECORD_LIMIT = 1 << 17, 1 << 16
 
 
 class JobError(Exception):
@@ -47,8 +49,6 @@ class Job:
     @property
     def command(self) -> str:
         """The line that a person would type."""
-        import shlex
-
         return shlex.join(["skillopt", *self.words])
 
 
@@ -76,7 +76,8 @@ class Jobs:
             return job
 
     def _launch(self, id_: str, kind: str, words: tuple[str, ...], folder: Path) -> Job:
-        # Its own group: a Ctrl-C that ends the dashboard must not end the training.
+        # Its own group: a Ctrl-C that ends the dashboard must not end the training, and on Windows only a group can be
+        # interrupted.
         apart: dict[str, Any] = {"start_new_session": True}
         if sys.platform == "win32":
             apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
@@ -98,7 +99,7 @@ class Jobs:
         """The command with this id; None when there is none."""
         if not _ID.fullmatch(id_):
             return None
-        return _job(read_mapping(self._state, f"{id_}.json"))
+        return _job(read_mapping(self._state, f"{id_}.json", _RECORD_LIMIT))
 
     def of_folder(self, folder: Path) -> list[Job]:
         """The commands that worked in a run folder, the newest first."""
@@ -159,15 +160,10 @@ def _place(folder: Path) -> str:
 
 
 def _job(stored: Mapping[str, Any]) -> Job | None:
-    try:
-        return Job(
-            id=str(stored["id"]),
-            kind=str(stored["kind"]),
-            words=tuple(map(str, stored["words"])),
-            folder=str(stored["folder"]),
-            pid=int(stored["pid"]),
-            mark=str(stored["mark"]),
-            created=float(stored["created"]),
-        )
-    except (KeyError, TypeError, ValueError):
+    """The command of a record; None when it is torn, or none that was written here."""
+    names = [stored.get(name) for name in ("id", "kind", "folder", "mark")]
+    pid, created = count(stored.get("pid")), fraction(stored.get("created"))
+    if not all(isinstance(name, str) for name in names) or not pid or pid < 0 or created is None:
         return None
+    id_, kind, folder, mark = map(text, names)
+    return Job(id_, kind, texts(stored.get("words")), folder, pid, mark, created)

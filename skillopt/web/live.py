@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from threading import Event
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from skillopt.report.folder import in_use
+from skillopt.run.folder import in_use
 from skillopt.web.site import Problem, entry_of, site_of
 
 RUN_EVERY_S = 1.0
 RUNS_EVERY_S = 3.0
 _IDLE_EVERY = 5
 _BEAT_S = 15.0
+_NOTICE_S = 0.25
+"""How soon an open stream notices that the dashboard ends."""
 Told = dict[str, Any]
 
 
@@ -30,13 +33,13 @@ async def run_stream(request: Request) -> Response:
         html = site.renderer.html(None, "pulse.html", progress=state.progress, running=state.running)
         return {"html": html, "version": state.version}, state.running
 
-    return _streaming(look, RUN_EVERY_S)
+    return _streaming(request, look, RUN_EVERY_S)
 
 
 async def runs_stream(request: Request) -> Response:
     """A ``version`` that changes with the list of runs."""
     site = site_of(request)
-    return _streaming(lambda: ({"version": site.catalog.signature()}, True), RUNS_EVERY_S)
+    return _streaming(request, lambda: ({"version": site.catalog.signature()}, True), RUNS_EVERY_S)
 
 
 async def job_stream(request: Request) -> Response:
@@ -54,19 +57,23 @@ async def job_stream(request: Request) -> Response:
         at_work = alive and run is not None and in_use(run.root)
         return ({**told, "goto": f"/run/{run.id}"} if run is not None and at_work else told), alive
 
-    return _streaming(look, RUN_EVERY_S)
+    return _streaming(request, look, RUN_EVERY_S)
 
 
-def _streaming(look: Callable[[], tuple[Told, bool]], every: float) -> Response:
+def _streaming(request: Request, look: Callable[[], tuple[Told, bool]], every: float) -> Response:
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_changes(look, every), media_type="text/event-stream", headers=headers)
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream", headers=headers)
+    told = _changes(look, every, site_of(request).closing)
+    return StreamingResponse(told, media_type="text/event-stream", headers=headers)
 
 
-async def _changes(look: Callable[[], tuple[Told, bool]], every: float) -> AsyncIterator[str]:
-    """What ``look`` tells, whenever it tells something else. It is asked less often while nothing is at work."""
+async def _changes(look: Callable[[], tuple[Told, bool]], every: float, closing: Event) -> AsyncIterator[str]:
+    """What ``look`` tells, whenever it tells something else, until the dashboard is ``closing``. It is asked less often
+    while nothing is at work."""
     before: Told | None = None
     silent = 0.0
-    while True:
+    while not closing.is_set():
         told, busy = await run_in_threadpool(look)
         if told != before:
             before, silent = told, 0.0
@@ -75,5 +82,7 @@ async def _changes(look: Callable[[], tuple[Told, bool]], every: float) -> Async
             silent = 0.0
             yield ": still here\n\n"
         pause = every if busy else every * _IDLE_EVERY
-        await asyncio.sleep(pause)
+        for _ in range(round(pause / _NOTICE_S)):
+            if not closing.is_set():
+                await asyncio.sleep(_NOTICE_S)
         silent += pause

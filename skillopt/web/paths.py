@@ -6,7 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from skillopt.resources import config_file, resolve_skill_path, sample_file
+from skillopt.resources import config_file, sample_file, shipped_skill
+
+_LONGEST = 4096
+"""Characters of a path: more than that no system opens, and following them takes time."""
 
 
 class PathError(Exception):
@@ -19,12 +22,16 @@ def confined(given: str, allowed: Sequence[Path]) -> Path:
     text = given.strip()
     if "\0" in text or not text:
         raise PathError("name a file or folder")
+    if text.startswith("~"):  # the command that gets it would look in a home folder
+        raise PathError("a path that begins with ~ is not below a folder that the dashboard may read")
+    if len(text) > _LONGEST:
+        raise PathError(f"a path has at most {_LONGEST:,} characters")
     written = Path(text)
     tries = [written] if written.is_absolute() else [base / written for base in allowed]
     for path in tries:
         real = Path(os.path.realpath(path))
         base = next((base for base in allowed if real == base or base in real.parents), None)
-        if base is None or not real.exists():
+        if base is None or not os.path.exists(real):
             continue
         if any(part.startswith(".") for part in real.relative_to(base).parts):
             raise PathError(f"{text} is hidden, or lies in a hidden folder")
@@ -40,7 +47,7 @@ def shipped(given: str, folder: Path) -> bool:
     text = given.strip()
     if ".." in Path(text).parts or Path(text).is_absolute() or os.path.lexists(folder / text):
         return False
-    return bool(config_file(text) or sample_file(text) or resolve_skill_path(text))
+    return bool(config_file(text) or sample_file(text) or shipped_skill(text))
 
 
 def configurations(folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from skillopt.data.errors import DataError
 from skillopt.data.readers import SPLIT_FOLDERS, data_files, find_dataset, read_rows
-from skillopt.report.comparison import expected, question
+from skillopt.report.answers import expected, question
 from skillopt.resources import sample_file
 
 _ITEMS = 5

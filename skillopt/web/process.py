@@ -23,7 +23,11 @@ def start_mark(pid: int) -> str:
 
 
 def interrupt(pid: int) -> None:
-    """What Ctrl-C does to a program in a terminal. Raises ``OSError``."""
+    """What Ctrl-C does to a program in a terminal. Raises ``OSError``.
+
+    Windows can send no Ctrl-C to one process, but Ctrl-Break to a group: the process must have been started as one, and
+    share the console of this one, else it is not reached.
+    """
     if sys.platform == "win32":
         os.kill(pid, signal.CTRL_BREAK_EVENT)
     else:

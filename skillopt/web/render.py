@@ -2,42 +2,60 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
-from jinja2 import ChainableUndefined, Environment, PackageLoader
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from skillopt.config import Redactor
-from skillopt.report.final import arm_title
-from skillopt.report.numbers import compact, p_text, percent, points, seconds, usd_text
+from skillopt.report.filters import FILTERS
 from skillopt.report.svg import tidy
 from skillopt.version import __version__
 from skillopt.web.security import Keys, form_cookie
+from skillopt.web.state import result_words
 
 LINE = 240
 """Characters of a text in a cell."""
+LONGEST_ID = 2000
+"""Characters of an item's id in an address; one that has more is found by its place."""
 PAGE_TEXT = 150_000
 """Characters of long texts in one page: with everything escaped it stays below 1 MB."""
 
 
-class Allowance:
-    """The characters of long texts that a page may still hold."""
+def fits_address(id_: str) -> bool:
+    """Whether an address can hold an id: half a character, which JSON may hold, is in none."""
+    return 0 < len(id_) <= LONGEST_ID and not any("\ud800" <= char <= "\udfff" for char in id_)
 
-    def __init__(self, left: int = PAGE_TEXT) -> None:
-        self._left = left
+
+class Allowance:
+    """The characters of long texts that a page may still hold. ``mask`` hides secrets, before a cut could part one."""
+
+    def __init__(self, left: int = PAGE_TEXT, mask: Callable[[str], str] = str) -> None:
+        self._left, self.mask = left, mask
 
     def take(self, text: str, most: int = 20_000) -> str:
         """``text``, cut to ``most`` characters and to what is left, with a word about what was cut."""
+        text = self.mask(text)
         size = max(0, min(most, self._left))
         self._left -= min(size, len(text))
         if len(text) <= size:
             return text
         return f"{text[:size]}\n… {len(text) - size:,} more characters"
+
+    def ids(self, ids: Sequence[str], most: int) -> list[str]:
+        """Those of the first ``most`` ids that an address and the page can hold."""
+        kept = []
+        for id_ in ids[:most]:
+            if fits_address(id_) and 2 * len(id_) <= self._left:
+                self._left -= 2 * len(id_)
+                kept.append(id_)
+        return kept
 
 
 class Renderer:
@@ -46,32 +64,31 @@ class Renderer:
     def __init__(self, keys: Keys, redactor: Redactor) -> None:
         self._keys, self._redactor = keys, redactor
         self._jinja = Environment(
-            loader=PackageLoader("skillopt.web"),
+            loader=ChoiceLoader(
+                [PackageLoader("skillopt.web"), PrefixLoader({"report": PackageLoader("skillopt.report")})]
+            ),
             autoescape=True,
-            undefined=ChainableUndefined,  # a run folder may lack anything
+            undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            finalize=lambda value: "" if value is None else value,
         )
-        self._jinja.filters.update(
-            percent=percent,
-            points=points,
-            compact=lambda value: "–" if value is None else compact(value),
-            usd=lambda value: "–" if value is None else usd_text(value),
-            seconds=lambda value: "–" if value is None else seconds(value),
-            p=p_text,
-            arm_title=arm_title,
-            line=line,
-            words=words,
-            ago=ago,
-            moment=moment,
-            json=lambda value: json.dumps(value, ensure_ascii=False, indent=2, default=str),
-        )
+        self._jinja.filters.update(FILTERS)
+        self._jinja.filters.update(line=line, ago=ago, moment=moment, result=result_words, urlencode=quoted)
         self._jinja.globals.update(version=__version__, svg=Markup)
 
     def warm(self) -> None:
         """Compiles the templates, so that the first visitor need not wait for it."""
         for name in self._jinja.list_templates():
             self._jinja.get_template(name)
+
+    def mask(self, text: str) -> str:
+        """``text`` without the secrets that the dashboard knows."""
+        return self._redactor.mask(text)
+
+    def allowance(self) -> Allowance:
+        """The long texts that a new page may hold."""
+        return Allowance(mask=self.mask)
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         """A page of the dashboard."""
@@ -82,7 +99,7 @@ class Renderer:
         if request is not None:
             values = {"csrf": self._keys.form_word(form_cookie(request.scope)), "path": request.url.path, **values}
         text = self._jinja.get_template(template).render(**values)
-        return self._redactor.mask(tidy(text))
+        return self.mask(tidy(text))
 
 
 def stylesheet() -> str:
@@ -100,9 +117,9 @@ def line(value: Any, most: int = LINE) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def words(value: Any) -> str:
-    """A name with underscores as words."""
-    return str(value or "").replace("_", " ")
+def quoted(value: Any) -> str:
+    """A value for an address. JSON may hold half a character, which no address can."""
+    return quote(str(value), safe="/", errors="replace")
 
 
 def ago(at: float | None) -> str:

@@ -13,6 +13,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlencode
 
@@ -96,7 +97,8 @@ def _hostname(header: str) -> str:
     if any(char in header for char in "/@?#\\ \t,"):
         return ""
     if header.startswith("["):
-        return header[1:].partition("]")[0]
+        address, _, rest = header[1:].partition("]")
+        return address if not rest or (rest[0] == ":" and rest[1:].isdecimal()) else ""
     return header.partition(":")[0].rstrip(".")
 
 
@@ -159,8 +161,9 @@ class Guard:
         if scope["method"] == "GET" and given and same(given, token):
             # No redirect: a browser that came from another site would not send the new cookie along.
             rest = urlencode(query, doseq=True)
-            path = "/" + scope["path"].lstrip("/\\")
-            target = _escaped(path + (f"?{rest}" if rest else ""))
+            # Browsers leave out tabs and line ends, which may part two slashes.
+            path = "/" + "".join(char for char in scope["path"] if char.isprintable()).lstrip("/\\")
+            target = escape(path + (f"?{rest}" if rest else ""), quote=True)
             response = HTMLResponse(_WELCOME.replace("{url}", target))
             response.headers["set-cookie"] = self._cookie("pass", self._keys.pass_word())
             return response
@@ -181,9 +184,3 @@ class Guard:
 def form_cookie(scope: Scope) -> str:
     """The cookie that the forms of this visitor are bound to."""
     return str(scope[_FORM_KEY])
-
-
-def _escaped(url: str) -> str:
-    from html import escape
-
-    return escape(url, quote=True).replace("\n", "").replace("\r", "")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
+from threading import Event
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from skillopt.report.run import RunView
@@ -26,13 +27,14 @@ PAGE = 100
 
 @dataclass(frozen=True)
 class Site:
-    """One dashboard."""
+    """One dashboard. ``closing`` is set when it is about to end, so that open streams end first."""
 
     settings: Settings
     keys: Keys
     catalog: Catalog
     jobs: Jobs
     renderer: Renderer
+    closing: Event = field(default_factory=Event)
 
 
 class Problem(Exception):
@@ -109,7 +111,7 @@ def view_of(request: Request) -> tuple[Entry, RunView]:
 def link(path: str, **values: Any) -> str:
     """An address with a query, without the values that say nothing."""
     given = {name: value for name, value in values.items() if value not in (None, "", [])}
-    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+    return f"{path}?{urlencode(given, doseq=True, errors='replace')}" if given else path
 
 
 def goto(path: str) -> Response:
@@ -132,7 +134,10 @@ def posted(handle: Callable[[Request, Form], Awaitable[Response]]) -> Callable[[
 
     @wraps(handle)
     async def endpoint(request: Request) -> Response:
-        form = await _read(request)
+        try:
+            form = await _read(request)
+        except ClientDisconnect:  # nobody is there to answer
+            return Response(status_code=400)
         wanted = site_of(request).keys.form_word(form_cookie(request.scope))
         if not same(form.get("csrf"), wanted):
             message = (

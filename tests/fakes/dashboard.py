@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from starlette.testclient import TestClient
 
 from skillopt.web.app import make_app
@@ -38,6 +42,20 @@ def dashboard(root: Path, *more: Path, folder: Path | None = None, **settings: A
         [str(root), *map(str, more)], folder=folder or root.parent, environ=environ, **{"port": 7860, **settings}
     )
     return TestClient(make_app(made), base_url=BASE, raise_server_exceptions=True)
+
+
+@contextmanager
+def served(client: TestClient) -> Iterator[str]:
+    """The dashboard of ``client`` behind a real server; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = uvicorn.Server(uvicorn.Config(client.app, log_level="warning", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def run_ids(client: TestClient) -> list[str]:

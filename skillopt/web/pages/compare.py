@@ -47,6 +47,7 @@ def page(request: Request) -> Response:
 _NOTHING: dict[str, Any] = {
     "problem": "",
     "contest": None,
+    "shared": "",
     "drawn": [],
     "flips": None,
     "kind": "fixed",
@@ -71,7 +72,8 @@ def _compared(chosen: list[Entry], split: str | None, request: Request) -> dict[
             runs.append((entry.shown, curves_of(view)))
     figure = charts.runs_chart(runs) if len(runs) > 1 else ""
     try:
-        candidates = entrants_of([entry.root for entry in chosen], split)
+        known = {entry.root: entry for entry in chosen}
+        candidates = entrants_of([*known], split, lambda root: site.catalog.view(known[root]))
     except (FolderError, OSError) as error:
         return {"problem": str(error), "drawn": [figure] if figure else []}
     result = contest(candidates)
@@ -79,6 +81,7 @@ def _compared(chosen: list[Entry], split: str | None, request: Request) -> dict[
     lifts = charts.lift_chart(arms) if len(arms) > 1 else ""
     return {
         "contest": result,
+        "shared": link("/comparison.html", run=[entry.id for entry in chosen], split=split),
         "drawn": [drawn for drawn in (figure, lifts) if drawn],
         **_changed(candidates, chosen, split, request),
     }
@@ -90,11 +93,11 @@ def _changed(candidates: list[Candidate], chosen: list[Entry], split: str | None
     other = next((candidate for candidate in candidates[1:] if candidate.split == first.split), None)
     if other is None:
         return {}
-    found: Flips = flips(first.rows, other.rows)
+    found: Flips = flips(first.answers, other.answers)
     kind = request.query_params.get("kind", "fixed")
     kind = kind if kind in _KINDS else "fixed"
     rows = getattr(found, kind)
-    pager, allowed = Pager(page_number(request), len(rows), _FLIPS), Allowance()
+    pager, allowed = Pager(page_number(request), len(rows), _FLIPS), site_of(request).renderer.allowance()
     ids = [entry.id for entry in chosen]
     return {
         "flips": found,

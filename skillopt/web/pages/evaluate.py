@@ -21,8 +21,7 @@ from skillopt.web.paths import PathError, configurations, confined
 from skillopt.web.security import same
 from skillopt.web.site import Form, Site, goto, site_of
 
-SPLITS = (("valid_unseen", "test"), ("valid_seen", "validation"), ("train", "training"), ("all", "all items"))
-_DATA = ("env.name", "env.split_mode", "env.split_dir", "env.data_path")
+SPLITS = (("test", "test"), ("val", "selection (val)"), ("train", "training"), ("all", "all items"))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from skillopt.web.jobs import JobError
-from skillopt.web.render import Allowance
 from skillopt.web.site import Form, Problem, entry_of, goto, site_of, view_of
 
 
@@ -21,7 +20,7 @@ def page(request: Request) -> Response:
         raise Problem(404, "There is no such command.")
     site.catalog.forget_scan()
     run = next((entry for entry in site.catalog.entries() if str(entry.root) == job.folder), None)
-    output = Allowance().take("\n".join(site.jobs.log(job)), 100_000)
+    output = site_of(request).renderer.allowance().take("\n".join(site.jobs.log(job)), 100_000)
     alive = site.jobs.alive(job)
     name = Path(job.folder).name
     return site.renderer.page(request, "job.html", job=job, alive=alive, output=output, run=run, name=name)
@@ -52,6 +51,8 @@ async def resume(request: Request, form: Form) -> Response:
         raise Problem(409, "A process works in this run already.")
     if view.kind != "training" or not view.has_journal:
         raise Problem(409, "Only a training run of this version can be resumed.")
+    if view.status == "finished":
+        raise Problem(409, "This run is finished: there is nothing to go on with.")
     words = ("resume", str(entry.root), "--plain")
     try:
         job = await run_in_threadpool(site.jobs.start, "resume", words, entry.root)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,19 @@ def page(request: Request) -> Response:
     """The empty form."""
     site, asked = site_of(request), request.query_params
     names = configurations(site.settings.folder)
-    wanted = asked.get("config", _FIRST)
+    wanted = asked.get("config", "") or _first(site, names)
     config = wanted if wanted in names else next(iter(names), "")
     return _form(request, Draft(config, _suggested(), str(site.settings.roots[0]), {}), Findings())
+
+
+def _first(site: Site, names: Sequence[str]) -> str:
+    """The configuration that is offered first: one whose data are there."""
+    for name in (_FIRST, *names):
+        config, _ = _configured(site, Draft(name, "", "", {}))
+        data = (config.env.split_dir or config.env.data_path) if config is not None and name in names else ""
+        if data and ((site.settings.folder / data).exists() or shipped(data, site.settings.folder)):
+            return name
+    return _FIRST
 
 
 async def submit(request: Request, form: Form) -> Response:
@@ -180,7 +191,6 @@ def _form(request: Request, draft: Draft, findings: Findings, *, changed: bool =
     site = site_of(request)
     config, problem = _configured(site, draft, own=False)
     problems = [*draft.problems, *([problem] if problem else [])]
-    advanced = advanced_groups(draft.values, config)
     return site.renderer.page(
         request,
         "new.html",
@@ -189,8 +199,7 @@ def _form(request: Request, draft: Draft, findings: Findings, *, changed: bool =
         configs=configurations(site.settings.folder),
         roots=[str(root) for root in site.settings.roots],
         basic=basic_groups(draft.values, config),
-        advanced=advanced,
-        touched={f.name for group in advanced for f in group.fields if f.value},
+        advanced=advanced_groups(draft.values, config),
         found=findings,
         changed=changed,
         estimated=seal(site, train_words(draft)) if findings.estimate else "",
@@ -199,8 +208,6 @@ def _form(request: Request, draft: Draft, findings: Findings, *, changed: bool =
 
 
 def _typed(draft: Draft) -> str:
-    import shlex
-
     return shlex.join(["skillopt", *train_words(draft)])
 
 

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from skillopt.report import charts
+from skillopt.report.content import arm
 from skillopt.report.files import parse_row, tail_lines
-from skillopt.report.final import curves_of, read_final
-from skillopt.report.folder import EVENTS
+from skillopt.report.final import FinalComparison, curves_of, read_final
 from skillopt.report.run import RunView
-from skillopt.report.values import fraction, mapping, text, whole
-from skillopt.run.calls import stored_calls
+from skillopt.report.spending import by_stage
+from skillopt.report.step_lines import StepLine, steps_of
+from skillopt.run.calls import count_calls, stored_calls
+from skillopt.run.events import EVENTS
 from skillopt.run.folder import FolderError
+from skillopt.values import fraction, label, text, whole
 from skillopt.web.catalog import Entry
 from skillopt.web.render import Allowance
 from skillopt.web.site import Pager, link, page_number, site_of, tabs, view_of
 
-_CALLS = 20
+_CALLS, _CALL_TEXT = 20, 20_000
+_MOST_STAGES, _MOST_NAMES = 100, 2_000
 _EVENTS = 200
+_MOST_KEYS = 600
 _MOST_EVENTS = 4000
 _EVENT_BYTES = 8 << 20
 
@@ -37,6 +41,9 @@ def head(request: Request, entry: Entry, view: RunView, tab: str) -> dict[str, A
         "tab": tab,
         "tabs": tabs(entry, view.kind),
         "base": f"/run/{entry.id}",
+        "env": text(view.config.get("env")),
+        "target": text(view.config.get("target_model")),
+        "optimizer": text(view.config.get("optimizer_model")),
         "progress": state.progress,
         "running": state.running,
         "live_version": state.version,
@@ -48,7 +55,7 @@ def head(request: Request, entry: Entry, view: RunView, tab: str) -> dict[str, A
 def overview(request: Request) -> Response:
     """Scores, charts and the final comparison."""
     entry, view = view_of(request)
-    values: dict[str, Any] = {"drawn": [], "finals": [], "rows": view.rows[-8:][::-1], "facts": _facts(view)}
+    values: dict[str, Any] = {"drawn": [], "finals": []}
     if view.kind == "training":
         found, total = curves_of(view), view.total_steps
         drawn = (
@@ -61,6 +68,10 @@ def overview(request: Request) -> Response:
         values["drawn"] = [figure for figure in drawn if figure]
         finals = [final for final in (read_final(view, "test"), read_final(view, "val")) if final is not None]
         values["finals"] = [(final, charts.lift_chart(final.arms, key=f"lift-{final.split}")) for final in finals]
+        lines = steps_of(view)
+        values |= {"lines": lines[:-9:-1], "facts": _facts(view, lines, finals)}
+    else:
+        values["facts"] = _evaluated(view)
     values["spent"] = view.spending()
     site = site_of(request)
     return site.renderer.page(request, "overview.html", **head(request, entry, view, "Overview"), **values)
@@ -69,16 +80,14 @@ def overview(request: Request) -> Response:
 def calls(request: Request) -> Response:
     """What each stage cost, and every call word for word."""
     entry, view = view_of(request)
-    stage, part = request.query_params.get("stage") or None, request.query_params.get("part") or None
+    stage, part, item = (request.query_params.get(name) or None for name in ("stage", "part", "item"))
     charged = view.charges()
-    total = sum(c.calls for c in charged if stage in (None, c.stage) and part in (None, c.part))
-    pager = Pager(page_number(request), total, _CALLS)
-    allowed, problem, shown = Allowance(), "", []
+    pager = Pager(page_number(request), count_calls(entry.root, stage, part, item), _CALLS)
+    allowed, problem, shown = site_of(request).renderer.allowance(), "", []
     try:
-        found = stored_calls(entry.root, stage, part)
-        for call in islice(found, pager.offset, pager.offset + _CALLS):
-            shown.append(_call(call, allowed))
-    except (FolderError, ValueError, TypeError) as error:
+        found = stored_calls(entry.root, stage, part, item, offset=pager.offset, limit=_CALLS, most=_CALL_TEXT)
+        shown = [_call(call, allowed) for call in found]
+    except FolderError as error:
         problem = str(error)
     base = f"/run/{entry.id}/calls"
     return site_of(request).renderer.page(
@@ -86,16 +95,22 @@ def calls(request: Request) -> Response:
         "calls.html",
         **head(request, entry, view, "Calls"),
         spent=view.spending(),
-        charges=_by_stage(view),
-        stages=sorted({charge.stage for charge in charged}),
-        parts=list(dict.fromkeys(charge.part for charge in charged)),
+        charges=by_stage(charged)[:_MOST_STAGES],
+        stages=_names(sorted({charge.stage for charge in charged})),
+        parts=_names(charge.part for charge in charged),
         stage=stage or "",
         part=part or "",
+        about=item or "",
         calls=shown,
         problem=problem,
         pager=pager,
-        here=lambda page: link(base, stage=stage, part=part, page=page),
+        here=lambda page: link(base, stage=stage, part=part, item=item, page=page),
     )
+
+
+def _names(found: Iterable[str]) -> list[str]:
+    """What a call can be asked for by; a name that no run gives is left out."""
+    return [name for name in dict.fromkeys(found) if len(name) <= 40][:_MOST_NAMES]
 
 
 def events(request: Request) -> Response:
@@ -122,7 +137,8 @@ def events(request: Request) -> Response:
 def log(request: Request) -> Response:
     """What the processes of the run printed that were started here."""
     entry, view = view_of(request)
-    site, allowed = site_of(request), Allowance()
+    site = site_of(request)
+    allowed = site.renderer.allowance()
     found = [
         (job, site.jobs.alive(job), allowed.take("\n".join(site.jobs.log(job)), 60_000))
         for job in site.jobs.of_folder(entry.root)[:5]
@@ -133,49 +149,42 @@ def log(request: Request) -> Response:
 def config(request: Request) -> Response:
     """The configuration of the run, as it stands in its folder."""
     entry, view = view_of(request)
-    rows = sorted((str(key), _value(value)) for key, value in view.config.items())[:600]
+    allowed = site_of(request).renderer.allowance()
+    found = sorted((str(key), _value(value)) for key, value in view.config.items())[:_MOST_KEYS]
+    rows = [(allowed.take(key, 120), allowed.take(value, 400)) for key, value in found]
     return site_of(request).renderer.page(request, "config.html", **head(request, entry, view, "Config"), rows=rows)
 
 
-def _facts(view: RunView) -> dict[str, Any]:
-    """The numbers on top of the overview."""
-    if view.kind == "evaluation":
-        told = view.evaluation
-        names = ("split", "hard", "soft", "n", "n_items", "errors")
-        return {name: told[name] for name in names if isinstance(told.get(name), (int, float, str))}
-    baseline, best = view.measured("seed", "val"), view.measured("best", "val")
+def _evaluated(view: RunView) -> dict[str, Any]:
+    """The numbers on top of an evaluation."""
+    told: Mapping[str, Any] = view.evaluation
+    names = ("split", "hard", "soft", "n", "n_items", "errors")
+    found = {name: told.get(name) for name in names}
+    told = {name: label(value) if isinstance(value, str) else value for name, value in found.items()}
+    return {name: value for name, value in told.items() if isinstance(value, str) or fraction(value) is not None}
+
+
+def _facts(view: RunView, lines: Sequence[StepLine], finals: Sequence[FinalComparison]) -> dict[str, Any]:
+    """The numbers on top of a training run."""
+    best = next((arm(final, "best") for final in finals if final.split == "test"), None)
     return {
-        "baseline": baseline,
-        "best": best,
+        "baseline": view.measured("seed", "val"),
+        "best": view.measured("best", "val"),
         "test": view.measured("best", "test"),
         "test_baseline": view.measured("seed", "test"),
-        "lift": mapping(view.summary.get("test_lift")),
-        "accepted": sum("accept" in text(row.get("action")) for row in view.rows),
+        "lift": best.lift if best is not None else None,
+        "accepted": sum(line.fate == "accepted" for line in lines),
         "best_step": whole(view.pointers.get("best_step") or view.summary.get("best_step")),
     }
 
 
-def _by_stage(view: RunView) -> list[dict[str, Any]]:
-    """Calls, tokens and dollars by role and stage, over all parts."""
-    sums: dict[tuple[str, str], dict[str, Any]] = {}
-    for charge in view.charges():
-        row = sums.setdefault(
-            (charge.role, charge.stage),
-            {"role": charge.role, "stage": charge.stage, "calls": 0, "prompt": 0, "completion": 0, "usd": 0.0},
-        )
-        row["calls"] += charge.calls
-        row["prompt"] += charge.prompt_tokens
-        row["completion"] += charge.completion_tokens
-        row["usd"] = None if row["usd"] is None or charge.usd is None else row["usd"] + charge.usd
-    return [sums[key] for key in sorted(sums)]
-
-
 def _call(call: Mapping[str, Any], allowed: Allowance) -> dict[str, Any]:
     messages = [
-        (text(message.get("role")), allowed.take(text(message.get("content")), 6000))
+        (label(message.get("role"), 80), allowed.take(text(message.get("content")), 6000))
         for message in call.get("messages", ())[:40]
     ]
-    return {**call, "messages": messages, "reply": allowed.take(text(call.get("reply")), 6000)}
+    reply = allowed.take(text(call.get("reply")), 6000)
+    return {"problem": "", **call, "item": text(call.get("item")), "messages": messages, "reply": reply}
 
 
 def _event(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 
-from skillopt.report.evolution import BlameLine, Diff, blame_blocks, diff
+from skillopt.report.bounds import BoundedDiff, bounded_diffs
+from skillopt.report.evolution import BlameLine, blame_blocks, diff, masked
 from skillopt.report.lineage import blame_of, skill_named
 from skillopt.report.run import RunView
 from skillopt.run.folder import FolderError
 from skillopt.web.pages.run import head
-from skillopt.web.render import Allowance
 from skillopt.web.site import Pager, Problem, link, page_number, site_of, view_of
 
 _LARGEST = 400_000
-_LINES = 1500
+_DIFF_BYTES = 500_000
 _BLAME = 400
-
-
-@dataclass(frozen=True, slots=True)
-class DiffPage:
-    """A diff cut to what a page can hold. ``hunks`` are lists of ``(kind, old, new, words)``; ``note`` says what was
-    left out ('' when nothing was)."""
-
-    old_name: str
-    new_name: str
-    added: int
-    removed: int
-    hunks: tuple[tuple[tuple[str, int | None, int | None, tuple[tuple[str, bool], ...]], ...], ...]
-    note: str
 
 
 def skill(request: Request) -> Response:
@@ -40,13 +23,13 @@ def skill(request: Request) -> Response:
     entry, view = view_of(request)
     asked = request.query_params
     old, new = asked.get("from", "")[:40], asked.get("to", "best")[:40]
-    allowed = Allowance()
+    allowed = site_of(request).renderer.allowance()
     shown, changes = "", None
     try:
         chosen = skill_named(view, new)
         if old:
             base = skill_named(view, old)
-            changes = shown_diff(base.text, chosen.text, base.name, chosen.name, allowed, diff)
+            changes = page_diff(request, base.text, chosen.text, base.name, chosen.name)
         else:
             shown = allowed.take(chosen.text, 150_000)
         problem = ""
@@ -76,7 +59,7 @@ def blame(request: Request) -> Response:
     except FolderError as error:
         problem = str(error)
     pager = Pager(page_number(request), len(lines), _BLAME)
-    allowed = Allowance()
+    allowed = site_of(request).renderer.allowance()
     base = f"/run/{entry.id}/blame"
     return site_of(request).renderer.page(
         request,
@@ -90,28 +73,10 @@ def blame(request: Request) -> Response:
     )
 
 
-def shown_diff(
-    old: str, new: str, old_name: str, new_name: str, allowed: Allowance, make: Callable[..., Diff]
-) -> DiffPage:
-    """The diff of two texts, as far as a page can hold it."""
-    if max(len(old), len(new)) > _LARGEST:
-        return DiffPage(old_name, new_name, 0, 0, (), "The skills are too large for a page: use skillopt diff.")
-    found = make(old, new, old_name, new_name)
-    hunks: list[Any] = []
-    left, note = _LINES, ""
-    for hunk in found.hunks:
-        lines = hunk.lines[:left]
-        left -= len(lines)
-        rows = []
-        for line in lines:
-            words = tuple((allowed.take(word.text, 2000), word.changed) for word in line.words[:400])
-            rows.append((line.kind, line.old, line.new, words))
-        if rows:
-            hunks.append(tuple(rows))
-        if left <= 0:
-            note = "The rest is left out: use skillopt diff for all of it."
-            break
-    return DiffPage(old_name, new_name, found.added, found.removed, tuple(hunks), note)
+def page_diff(request: Request, old: str, new: str, old_name: str, new_name: str) -> BoundedDiff:
+    """The difference of two skills, as far as a page can hold it."""
+    found = masked(diff(old, new, old_name, new_name), site_of(request).renderer.mask)
+    return bounded_diffs([found], _DIFF_BYTES)[0]
 
 
 def _names(view: RunView) -> list[tuple[str, str]]:

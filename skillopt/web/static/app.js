@@ -2,6 +2,7 @@
 // The dashboard without this file works too; it keeps an open page up to date and remembers the colour scheme.
 (() => {
   const root = document.documentElement;
+  root.dataset.script = "";
   const store = {
     get: () => { try { return localStorage.getItem("theme"); } catch { return null; } },
     set: (value) => { try { localStorage.setItem("theme", value); } catch { /* private mode */ } },
@@ -111,6 +112,7 @@
     forms();
     scrollers();
     tails();
+    document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
     document.addEventListener("toggle", scrollers, true);
     follow();
   });
