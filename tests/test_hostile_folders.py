@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from html import unescape
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,10 @@ def change(root: Path, each: Callable[[Any], Any], kinds: type | tuple[type, ...
             path.write_text("".join(json.dumps(changed(json.loads(part))) + "\n" for part in parts), encoding="utf-8")
 
 
-def numbers(number: Any) -> Spoil:
-    return lambda root, patch: change(root, lambda value: number, (int, float))
+def numbers(*odd: Any) -> Spoil:
+    """One odd number after the other in place of each number."""
+    left = cycle(odd)
+    return lambda root, patch: change(root, lambda value: next(left), (int, float))
 
 
 def each_row(root: Path, made: Callable[[int, dict[str, Any]], dict[str, Any]]) -> None:
@@ -93,8 +96,7 @@ SPOILS |= {
     "numbers of 400 digits": numbers(10**400),
     "floats at their end": numbers(1.7e308),
     "whole numbers of 60 bits": numbers(10**18),
-    "the smallest floats": numbers(5e-324),
-    "numbers that are none": numbers(float("inf")),
+    "numbers of all kinds": numbers(5e-324, float("inf"), -1e9, 10**15, float("nan"), True, 0.5),
 }
 
 

@@ -11,7 +11,18 @@ from fakes.world import SEED_SKILL, World, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillopt.report.evolution import Cause, Change, Diff, StepChange, blame, diff, lineage, unified
+from skillopt.report.evolution import (
+    BlameLine,
+    Cause,
+    Change,
+    Diff,
+    StepChange,
+    blame,
+    blame_blocks,
+    diff,
+    lineage,
+    unified,
+)
 from skillopt.report.lineage import blame_of, proposal_named, read_lineage, skill_named
 from skillopt.report.run import read_run
 from skillopt.report.sources import sources_of, words_of
@@ -242,6 +253,16 @@ def test_an_edit_rests_on_no_more_than_the_items_behind_it(
 
 
 # of a run
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "  ", "a", "b"]), st.integers(1, 3)), max_size=12))
+def test_blocks_hold_all_lines_and_no_block_is_empty_but_the_last(found: list[tuple[str, int]]) -> None:
+    lines = [BlameLine(number, text, Cause("step", step)) for number, (text, step) in enumerate(found, start=1)]
+    blocks = blame_blocks(lines)
+    assert [line for block in blocks for line in block.lines] == lines
+    assert all(line.cause == block.cause for block in blocks for line in block.lines if line.text.strip())
+    assert all(any(line.text.strip() for line in block.lines) for block in blocks[:-1])
+    assert all(one.cause != other.cause for one, other in pairwise(blocks))
 
 
 def test_blame_of_a_run(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ pytest.importorskip("httpx2", reason="the extra webui's tests need httpx2")
 
 from fakes.dashboard import EVIL, EVIL_ID, dashboard, hostile_run, run_command, run_ids, user_environment, write
 from fakes.openai_server import FakeOpenAI
-from fakes.published import published_run
+from fakes.pages import safe
+from fakes.published import published_evaluation, published_run
 from fakes.rule_world import RULE, world, write_split
 
 from skillopt.report import answers
@@ -299,3 +300,46 @@ def test_an_item_of_any_id_has_a_page(tmp_path: Path) -> None:
     assert len(links) == len(ids)
     for number, link in enumerate(links):
         assert f"question {number}" in client.get(unescape(link)).text
+
+
+def test_the_report_and_a_comparison_can_be_kept(trained: Path, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    for name in ("first", "zwei & <drei>"):
+        shutil.copytree(trained / "mine", root / name)
+    client = dashboard(root)
+    runs = run_ids(client)
+    for run in runs:
+        assert f'href="/run/{run}/report.html"' in client.get(f"/run/{run}").text
+    report = client.get(f"/run/{runs[0]}/report.html")
+    assert re.fullmatch(r'attachment; filename="[\w.-]+\.html"', report.headers["content-disposition"])
+    assert "held-out test items" in safe(report.text).text
+    address = re.search(r'href="(/comparison\.html[^"]*)"', client.get("/compare", params={"run": runs}).text)
+    assert address is not None
+    kept = client.get(unescape(address[1]))
+    assert kept.headers["content-disposition"] == 'attachment; filename="comparison.html"'
+    assert "Items that changed" in safe(kept.text).text
+    assert client.get("/comparison.html").status_code == 404
+    assert client.get("/run/nope/report.html").status_code == 404
+
+
+def test_an_evaluation_has_no_report_to_keep(tmp_path: Path) -> None:
+    published_evaluation(tmp_path / "runs" / "scored")
+    client = dashboard(tmp_path / "runs")
+    (run,) = run_ids(client)
+    assert "report.html" not in client.get(f"/run/{run}").text
+    assert client.get(f"/run/{run}/report.html").status_code == 404
+
+
+def test_the_configuration_that_is_offered_first_has_its_data(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    offered = re.compile(r'name="config" value="([^"]+)"')
+    assert offered.findall(dashboard(tmp_path / "runs").get("/new").text) == ["configs/quickstart.yaml"]
+    write_split(tmp_path / "data" / "searchqa_split")
+    assert offered.findall(dashboard(tmp_path / "runs").get("/new").text) == ["configs/searchqa/default.yaml"]
+
+
+def test_what_an_evaluation_inherits_from_its_run_is_not_guessed(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    page = dashboard(tmp_path / "runs").get("/evaluate").text
+    assert "as the run was" in page
+    assert "gpt-" not in page

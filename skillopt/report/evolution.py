@@ -126,6 +126,11 @@ class BlameBlock:
     lines: tuple[BlameLine, ...]
 
     @property
+    def text(self) -> str:
+        """Its lines, without empty ones around them."""
+        return "\n".join(line.text for line in self.lines).strip("\n")
+
+    @property
     def support(self) -> str:
         """The trajectories that the edit rests on, in words; '' where nobody told."""
         return self.cause.edit.support if self.cause.edit is not None else ""
@@ -225,8 +230,12 @@ def blame(changes: Sequence[Change]) -> tuple[BlameLine, ...]:
 
 
 def blame_blocks(lines: Sequence[BlameLine]) -> tuple[BlameBlock, ...]:
-    """Lines in blocks of one cause each."""
-    return tuple(BlameBlock(cause, tuple(group)) for cause, group in groupby(lines, key=lambda line: line.cause))
+    """Lines in blocks of one cause each. An empty line goes with the line that it stands before."""
+    causes: list[Cause] = []
+    for line in reversed(lines):
+        causes.append(line.cause if line.text.strip() or not causes else causes[-1])
+    grouped = groupby(zip(lines, reversed(causes), strict=True), key=lambda pair: pair[1])
+    return tuple(BlameBlock(cause, tuple(line for line, _ in group)) for cause, group in grouped)
 
 
 def _lines(text: str) -> int:

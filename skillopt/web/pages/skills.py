@@ -66,7 +66,7 @@ def blame(request: Request) -> Response:
         "blame.html",
         **head(request, entry, view, "Blame"),
         blocks=blame_blocks(lines[pager.offset : pager.offset + _BLAME]),
-        take=lambda text: allowed.take(text, 2000),
+        take=allowed.take,
         problem=problem,
         pager=pager,
         here=lambda page: link(base, page=page),
