@@ -190,8 +190,10 @@ def look(browser: Browser, address: str, name: str, run: str, item: str = "") ->
         pages |= {tab.replace("/", "-"): f"{run}/{tab}" for tab in tabs}
         pages |= {"diff": f"{run}/skill?from=seed&to=best", "item": item, "missing": f"{address}/nope"}
         pages |= {"new": f"{address}/new", "evaluate": f"{address}/evaluate"}
-    for scheme in ("light", "dark"):
-        _look(browser, name, pages, scheme)
+    _look(browser, name, pages, "light")
+    # Colours are those of the parts, and these pages have all parts between them; pictures are taken of each.
+    parts = ("runs", "run", "steps-1", "diff", "item", "new")
+    _look(browser, name, pages if SHOTS else {title: pages[title] for title in parts if title in pages}, "dark")
 
 
 def _look(browser: Browser, name: str, pages: dict[str, str], scheme: Any) -> None:
