@@ -22,8 +22,10 @@ from fakes.folders import Killed, kills, rows, stored, tree
 from fakes.world import Call, Played, World, run
 
 import skillopt.files
+from skillopt.engine.resume import ResumeError
 from skillopt.report.run import read_run
-from skillopt.run.journal import Journal, JournalWriteError
+from skillopt.run.folder import FolderError
+from skillopt.run.journal import Journal, JournalError, JournalWriteError
 
 SMALL = {
     "train.num_epochs": 3,
@@ -343,3 +345,29 @@ def test_a_second_ctrl_c_is_told_as_an_interruption(tmp_path: Path) -> None:
         run(World(scripts={"rollout": interrupt}), tmp_path / "run", real_time=True)
     view = read_run(tmp_path / "run")
     assert (view.status, view.stop_reason) == ("stopped", "interrupted")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_a_journal_on_another_disk_is_the_folders_own(tmp_path: Path) -> None:
+    """A link is followed where the run goes on, so another configuration is refused there as everywhere."""
+    root = tmp_path / "run"
+    run(World(), root)
+    journal = root / "journal.sqlite"
+    moved = tmp_path / "other disk" / "journal.sqlite"
+    moved.parent.mkdir()
+    journal.rename(moved)
+    journal.symlink_to(moved)
+    world = World()
+    assert run(world, root).reason == "completed"
+    assert world.calls == []
+    with pytest.raises(ResumeError, match="made with another configuration"):
+        run(World(), root, {"optimizer.learning_rate": 9})
+
+
+def test_a_journal_that_cannot_be_read_is_no_missing_one(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    run(World(), root)
+    (root / "journal.sqlite").write_bytes(b"something else" * 99)
+    with pytest.raises((FolderError, JournalError), match="journal"):
+        run(World(), root)
+    assert (root / "journal.sqlite").read_bytes() == b"something else" * 99

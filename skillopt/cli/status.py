@@ -189,8 +189,8 @@ def _training_lines(status: Status) -> list[str]:
 
 
 def _notes(view: RunView) -> tuple[str, ...]:
-    repair = "; resuming writes it again" if view.has_journal else ""
-    notes = [f"{problem}{repair}" for problem in view.problems]
+    torn = "; resuming writes it again" if view.has_journal else ""
+    notes = [f"{problem}{torn if ' is torn' in problem else ''}" for problem in view.problems]
     if not view.has_journal:
         notes.append("made by another implementation or without its journal: it can be read, not continued")
     return tuple(notes)

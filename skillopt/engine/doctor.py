@@ -53,6 +53,7 @@ from skillopt.models.profile import BOTH_ROLES, ResolvedRole
 from skillopt.models.resolve import require
 from skillopt.models.settings import Settings
 from skillopt.models.types import Attempt, ChatModel
+from skillopt.run.folder import FolderError
 from skillopt.types import SPLITS, Role
 
 _ENGINE = "xllamacpp"
@@ -224,7 +225,11 @@ def _folder_check(visit: Visit, prepared: Prepared | None) -> Check:
     if prepared is not None:
         wanted = json.loads(visit.mask(json.dumps(identity(prepared, TRAINING))))
     policy = visit.config.runtime.resume_policy
-    return folder_check(str(root), visit.folder_state(root), made_with(root), wanted, policy, visit.commands)
+    try:
+        made = made_with(root)
+    except FolderError as error:
+        return Check("run folder", "fail", str(error))
+    return folder_check(str(root), visit.folder_state(root), made, wanted, policy, visit.commands)
 
 
 def _disk_check(visit: Visit) -> Check:

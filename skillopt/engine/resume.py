@@ -11,7 +11,7 @@ from typing import Any, Literal
 from skillopt.config import explain_difference, fingerprint
 from skillopt.engine.plan import steps_per_epoch
 from skillopt.engine.prepare import Prepared
-from skillopt.run.folder import ENDS, JOURNAL, RunFolder, peek, peek_meta
+from skillopt.run.folder import ENDS, JOURNAL, RunFolder, ask
 from skillopt.types import Item
 
 Kind = Literal["training", "evaluation"]
@@ -80,9 +80,10 @@ def identity(prepared: Prepared, kind: Kind, skill: str = "") -> dict[str, Any]:
 
 
 def made_with(root: Path) -> dict[str, Any] | None:
-    """What the run in ``root`` was made with; None when there is no run."""
-    text = peek_meta(root, "identity")
-    return dict(json.loads(text)) if text else None
+    """What the run in ``root`` was made with; None when there is no run. Raises ``FolderError`` when that cannot be
+    read."""
+    row = ask(root, "SELECT value FROM meta WHERE key='identity'")
+    return dict(json.loads(row[0])) if row else None
 
 
 def difference(made: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
@@ -157,7 +158,7 @@ def _fork(root: Path, wanted: dict[str, Any], mask: Callable[[str], str]) -> Run
 
 def _is_blank(root: Path) -> bool:
     """Whether a run has no answer yet: one that never got to its model bears its name for nothing."""
-    return peek(root, "SELECT 1 FROM replies LIMIT 1") is None
+    return ask(root, "SELECT 1 FROM replies LIMIT 1") is None
 
 
 def _is_free(path: Path) -> bool:

@@ -296,6 +296,7 @@ _LOCAL = Provider(
     reply_style="compact",
     needs_key=False,
     default_model="qwen2.5-coder-1.5b",
+    patience=90.0,  # a CPU may read its prompt slowly
     note="a GGUF model on this machine, served by the embedded llama.cpp",
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
@@ -59,13 +59,15 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
 
 
-def changed_items(split: str, before: str, after: str, found: Flips, room: int = FLIP_BYTES) -> ChangedItems:
+def changed_items(
+    split: str, before: str, after: str, found: Flips, room: int = FLIP_BYTES, mask: Callable[[str], str] = str
+) -> ChangedItems:
     """The items that changed, as many as ``room`` bytes hold: first those that broke, of which a reader must know, then
-    those that were fixed, then those that still fail."""
+    those that were fixed, then those that still fail. ``mask`` hides secrets, before a cut could part one."""
     groups = []
     for kind, flips in (("broken", found.broken), ("fixed", found.fixed), ("failing", found.failing)):
         shown = []
-        for flip in map(_cut_flip, flips):
+        for flip in (_cut_flip(flip, mask) for flip in flips):
             room -= _FRAME + sum(len(escape(text).encode("utf-8", "replace")) for text in _texts(flip))
             if room < 0:
                 break
@@ -112,18 +114,18 @@ def _cut_line(line: DiffLine) -> DiffLine:
     return replace(line, words=plain(cut(line.text, LINE), changed=line.kind != "same"))
 
 
-def _cut_flip(flip: Flip) -> Flip:
+def _cut_flip(flip: Flip, mask: Callable[[str], str]) -> Flip:
     return Flip(
-        cut(flip.id, 200),
-        cut(flip.question, QUESTION),
-        cut(flip.expected, EXPECTED),
-        _cut_side(flip.before),
-        _cut_side(flip.after),
+        cut(mask(flip.id), 200),
+        cut(mask(flip.question), QUESTION),
+        cut(mask(flip.expected), EXPECTED),
+        _cut_side(flip.before, mask),
+        _cut_side(flip.after, mask),
     )
 
 
-def _cut_side(side: Side) -> Side:
-    return Side(cut(side.answer, ANSWER), side.hard, side.soft, cut(side.reason, REASON))
+def _cut_side(side: Side, mask: Callable[[str], str]) -> Side:
+    return Side(cut(mask(side.answer), ANSWER), side.hard, side.soft, cut(mask(side.reason), REASON))
 
 
 def _texts(flip: Flip) -> tuple[str, ...]:

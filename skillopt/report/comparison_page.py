@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from skillopt.report.bounds import FLIP_BYTES, changed_items
 from skillopt.report.charts import lift_chart, runs_chart
@@ -12,20 +12,26 @@ from skillopt.report.curves import Curves
 from skillopt.report.page import drawn, whole_page
 
 
-def comparison_page(candidates: Sequence[Candidate], found: Contest, runs: Sequence[tuple[str, Curves]]) -> str:
+def comparison_page(
+    candidates: Sequence[Candidate],
+    found: Contest,
+    runs: Sequence[tuple[str, Curves]],
+    mask: Callable[[str], str] = str,
+) -> str:
     """The HTML of ``found``, the contest of ``candidates``: the table, the differences, the curves of the ``runs`` that
-    they come from (where there are several), and the items that changed with both answers."""
+    they come from (where there are several), and the items that changed with both answers. ``mask`` hides secrets."""
     pairs = _pairs(candidates)
     room = FLIP_BYTES // max(1, len(pairs))
-    return whole_page(
+    page = whole_page(
         "comparison.html",
         contest=found,
         charts=drawn([*_lifts(found), runs_chart(runs) if len(runs) > 1 else ""]),
         changes=[
-            changed_items(first.split, first.name, other.name, flips(first.answers, other.answers), room)
+            changed_items(first.split, first.name, other.name, flips(first.answers, other.answers), room, mask)
             for first, other in pairs
         ],
     )
+    return mask(page)
 
 
 def _pairs(candidates: Sequence[Candidate]) -> list[tuple[Candidate, Candidate]]:

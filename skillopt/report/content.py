@@ -81,8 +81,8 @@ class Report:
 
 
 def read_report(view: RunView, mask: Callable[[str], str] = str) -> Report:
-    """The report of a training run, finished or not; ``mask`` hides secrets in its diffs. Raises ``FolderError`` for an
-    evaluation: it has no steps."""
+    """The report of a training run, finished or not; ``mask`` hides secrets in what is cut or compared by words. Raises
+    ``FolderError`` for an evaluation: it has no steps."""
     if view.kind == "evaluation":
         raise FolderError(f"{view.root} is an evaluation; a report is of a training run (skillopt compare reads both)")
     finals = tuple(found for split in SPLITS if (found := read_final(view, split)))
@@ -100,7 +100,7 @@ def read_report(view: RunView, mask: Callable[[str], str] = str) -> Report:
         facts=tuple((name, text(view.config[key])) for key, name in _NAMES.items() if text(view.config.get(key))),
         finals=finals,
         verdicts=tuple(verdict(found) for found in finals),
-        flips=_flips(view),
+        flips=_flips(view, mask),
         curves=curves_of(view),
         steps=tuple(line for line in lines if line.kind == "step"),
         changes=changes,
@@ -130,9 +130,9 @@ def verdict(found: FinalComparison) -> str:
     return f"The best skill is {best.lift.shown} than the baseline on the {where}."
 
 
-def _flips(view: RunView) -> tuple[ChangedItems, ...]:
+def _flips(view: RunView, mask: Callable[[str], str]) -> tuple[ChangedItems, ...]:
     found = [(split, flips) for split in SPLITS if (flips := read_flips(view, split))]
-    return tuple(changed_items(split, "seed", "best", flips, FLIP_BYTES // len(found)) for split, flips in found)
+    return tuple(changed_items(split, "seed", "best", flips, FLIP_BYTES // len(found), mask) for split, flips in found)
 
 
 def _changes(

@@ -169,10 +169,10 @@ def _candidate(path: Path, split: str, read: Callable[[Path], RunView]) -> Candi
 
 
 def _of_evaluation(view: RunView, split: str) -> Candidate | None:
-    """An evaluation of all items has those of each split, too."""
+    """An evaluation is of the items of its split; which of ``all`` lie in which split, it does not tell."""
     measured = text(view.evaluation.get("split"))
     skill = Path(text(view.evaluation.get("skill"))).name
-    if measured != "all" and SPLIT_ALIASES.get(measured.lower(), measured) != split:
+    if SPLIT_ALIASES.get(measured.lower(), measured) != split:
         return None
     return _made(view, f"{view.name}: {skill}" if skill else view.name, split, "")
 

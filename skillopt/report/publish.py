@@ -63,4 +63,4 @@ def publish_comparison(
     from skillopt.report.comparison_page import comparison_page
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, mask(comparison_page(candidates, found, runs)).encode("utf-8", "replace"))
+    write_atomic(path, comparison_page(candidates, found, runs, mask).encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Which items an edit may have come from. Neither analysts nor merges say, so it is told by the words. Pure."""
+"""Which items an edit may have come from, where neither analysts nor merges name them: told by the words. Pure."""
 
 from __future__ import annotations
 

@@ -253,6 +253,24 @@ def peek(root: Path, sql: str, values: Sequence[str | None] = ()) -> tuple[Any, 
         return None
 
 
+def ask(root: Path, sql: str, values: Sequence[str | None] = ()) -> tuple[Any, ...] | None:
+    """The first row of a query on the journal of a folder in which a run is to go on; None when there is no journal, or
+    nothing in it yet. It is the user's own folder: a journal that is a link is followed, as the run will. Raises
+    ``FolderError`` for one that cannot be read, which must not be taken for none."""
+    path = root / JOURNAL
+    if not path.exists():
+        return None
+    how = "mode=ro" if path.with_name(f"{JOURNAL}-wal").exists() or path.is_symlink() else "mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, timeout=10.0)) as db:
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name='meta'").fetchone():
+                return None
+            row: tuple[Any, ...] | None = db.execute(sql, values).fetchone()
+            return row
+    except sqlite3.Error as error:
+        raise FolderError(f"the journal {path} cannot be read: {error}") from None
+
+
 def peek_file(root: Path, path: str) -> bytes | None:
     """What the newest commit holds as the file ``path``, also before it is rendered; None when no commit has it."""
     row = peek(root, "SELECT content FROM files WHERE path=?", (path,))

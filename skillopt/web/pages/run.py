@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -121,7 +122,7 @@ def events(request: Request) -> Response:
     kept = [event for event in parsed if event is not None and (every or event.get("event") != "item_done")]
     found = kept[: -_MOST_EVENTS - 1 : -1]
     pager = Pager(page_number(request), len(found), _EVENTS)
-    rows = [_event(event) for event in found[pager.offset : pager.offset + _EVENTS]]
+    rows = [_event(event, site_of(request).renderer.mask) for event in found[pager.offset : pager.offset + _EVENTS]]
     base = f"/run/{entry.id}/events"
     return site_of(request).renderer.page(
         request,
@@ -150,7 +151,7 @@ def config(request: Request) -> Response:
     """The configuration of the run, as it stands in its folder."""
     entry, view = view_of(request)
     allowed = site_of(request).renderer.allowance()
-    found = sorted((str(key), _value(value)) for key, value in view.config.items())[:_MOST_KEYS]
+    found = sorted((str(key), _value(value, allowed.mask)) for key, value in view.config.items())[:_MOST_KEYS]
     rows = [(allowed.take(key, 120), allowed.take(value, 400)) for key, value in found]
     return site_of(request).renderer.page(request, "config.html", **head(request, entry, view, "Config"), rows=rows)
 
@@ -187,19 +188,17 @@ def _call(call: Mapping[str, Any], allowed: Allowance) -> dict[str, Any]:
     return {"problem": "", **call, "item": text(call.get("item")), "messages": messages, "reply": reply}
 
 
-def _event(event: Mapping[str, Any]) -> dict[str, Any]:
+def _event(event: Mapping[str, Any], mask: Callable[[str], str]) -> dict[str, Any]:
     rest = {key: value for key, value in event.items() if key not in ("at", "event", "row")}
     row = event.get("row")
     if isinstance(row, dict):
         rest |= {key: row[key] for key in ("step", "action", "current_score", "best_score") if key in row}
-    told = "  ".join(f"{key}={_value(value)}" for key, value in list(rest.items())[:12])
+    told = mask("  ".join(f"{key}={_value(value, mask)}" for key, value in list(rest.items())[:12]))
     return {"at": fraction(event.get("at")), "kind": text(event.get("event"))[:60], "told": told[:600]}
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, mask: Callable[[str], str]) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    import json
-
-    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    shown = mask(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
     return shown if len(shown) <= 400 else shown[:399] + "…"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from starlette.requests import Request
@@ -32,7 +32,7 @@ def comparison(request: Request) -> Response:
     found = (site.catalog.find(id_) for id_ in dict.fromkeys(asked.getlist("run")[:_MOST]))
     paths = [entry.root for entry in found if entry is not None]
     try:
-        page = _compared(paths, asked.get("split") or None)
+        page = _compared(paths, asked.get("split") or None, site.renderer.mask)
     except (FolderError, OSError) as error:
         raise Problem(404, str(error)) from error
     return _file(request, page, "comparison.html")
@@ -41,11 +41,11 @@ def comparison(request: Request) -> Response:
 _MOST = 6
 
 
-def _compared(paths: Sequence[Path], split: str | None) -> str:
+def _compared(paths: Sequence[Path], split: str | None, mask: Callable[[str], str]) -> str:
     if not paths:
         raise FolderError("choose runs to compare")
     candidates = entrants_of(paths, split)
-    return comparison_page(candidates, contest(candidates), curves_of_runs(paths))
+    return comparison_page(candidates, contest(candidates), curves_of_runs(paths), mask)
 
 
 def _file(request: Request, page: str, name: str) -> Response:
