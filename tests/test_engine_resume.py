@@ -371,3 +371,20 @@ def test_a_journal_that_cannot_be_read_is_no_missing_one(tmp_path: Path) -> None
     with pytest.raises((FolderError, JournalError), match="journal"):
         run(World(), root)
     assert (root / "journal.sqlite").read_bytes() == b"something else" * 99
+
+
+@pytest.mark.parametrize("identity", [None, '{"kind": 5', '{"kind": "training", "items": {}}', "[]"])
+def test_a_journal_that_does_not_say_what_it_is_of_is_left_alone(tmp_path: Path, identity: str | None) -> None:
+    root = tmp_path / "run"
+    run(World(), root)
+    with closing(sqlite3.connect(root / "journal.sqlite")) as db, db:
+        if identity is None:
+            db.execute("DELETE FROM meta WHERE key='identity'")
+        else:
+            db.execute("UPDATE meta SET value=? WHERE key='identity'", (identity,))
+    before = tree(root)
+    with pytest.raises(FolderError, match="does not say"):
+        run(World(), root)
+    assert {name: content for name, content in tree(root).items() if ".sqlite" not in name} == {
+        name: content for name, content in before.items() if ".sqlite" not in name
+    }

@@ -11,12 +11,13 @@ from typing import Any, Literal
 from skillopt.config import explain_difference, fingerprint
 from skillopt.engine.plan import steps_per_epoch
 from skillopt.engine.prepare import Prepared
-from skillopt.run.folder import ENDS, JOURNAL, RunFolder, ask
+from skillopt.run.folder import ENDS, JOURNAL, FolderError, RunFolder, ask, holds_files
 from skillopt.types import Item
 
 Kind = Literal["training", "evaluation"]
 TRAINING: Kind = "training"
 EVALUATION: Kind = "evaluation"
+_IDENTITY = frozenset({"kind", "config", "models", "env_version", "skill"})
 # Which items a configuration picks is told by the items themselves.
 _PICKING = frozenset({"env.split_mode", "env.split_ratio", "env.split_seed", "env.limit"})
 
@@ -34,6 +35,8 @@ def open_run(prepared: Prepared, kind: Kind, mask: Callable[[str], str], skill: 
     root = Path(prepared.config.env.out_root).absolute()
     wanted: dict[str, Any] = json.loads(mask(json.dumps(identity(prepared, kind, skill))))
     made = made_with(root)
+    if made is None and (root / JOURNAL).exists() and holds_files(root):
+        raise FolderError(f"{root} holds a run, and its journal does not say of what; choose another out_root")
     policy = prepared.config.runtime.resume_policy
     if made is not None and made["kind"] != kind:
         raise ResumeError(f"{root} is the folder of another kind of run ({made['kind']}); choose another out_root")
@@ -83,7 +86,17 @@ def made_with(root: Path) -> dict[str, Any] | None:
     """What the run in ``root`` was made with; None when there is no run. Raises ``FolderError`` when that cannot be
     read."""
     row = ask(root, "SELECT value FROM meta WHERE key='identity'")
-    return dict(json.loads(row[0])) if row else None
+    if row is None:
+        return None
+    try:
+        made = json.loads(row[0])
+    except (TypeError, ValueError, RecursionError):
+        made = None
+    # Evaluations once noted less, and no items; what they were of is not known.
+    less = isinstance(made, dict) and made.get("kind") == EVALUATION and "items" not in made
+    if not isinstance(made, dict) or not (less or made.keys() >= _IDENTITY):
+        raise FolderError(f"the journal in {root} does not say what its run was made with; choose another out_root")
+    return made
 
 
 def difference(made: dict[str, Any], wanted: dict[str, Any]) -> list[str]:

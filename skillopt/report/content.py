@@ -21,6 +21,8 @@ from skillopt.values import fraction, text
 
 SPLITS: tuple[Split, ...] = ("test", "val")
 _BLAME_LINES = 1_500
+_DIFF_LINES = 2_000
+"""Lines of a skill that the diffs of a report are made of: a skill has some hundreds."""
 _NAMES = {
     "target_model": "target",
     "optimizer_model": "optimizer",
@@ -140,7 +142,7 @@ def _changes(
 ) -> tuple[tuple[VersionChange, ...], BoundedDiff | None]:
     """What each step did to the skill, and the difference of the best one from the seed."""
     seed, best = view.seed, view.best
-    whole_one = [diff(seed, best, "seed", "best")] if seed is not None and best is not None else []
+    whole_one = [diff(_head(seed), _head(best), "seed", "best")] if seed is not None and best is not None else []
     steps = [line for line in lines if line.kind == "step"]
     slow = {line.step: line for line in lines if line.kind == "slow_update"}
     diffs = _diffs(view, [line.step for line in steps])
@@ -161,10 +163,17 @@ def _diffs(view: RunView, steps: Sequence[int]) -> list[Diff | None]:
     for step in steps:
         after = view.skill(step)
         changed = after is not None and before is not None and after != before
-        found.append(diff(before or "", after or "", name, f"version {step}") if changed else None)
+        found.append(diff(_head(before or ""), _head(after or ""), name, f"version {step}") if changed else None)
         if after is not None and after != before:
             before, name = after, f"version {step}"
     return found
+
+
+def _head(skill: str) -> str:
+    """A skill, or the start of one that is too long for a diff of every step to be made of it."""
+    lines = skill.splitlines(keepends=True)
+    left = len(lines) - _DIFF_LINES
+    return skill if left <= 0 else f"{''.join(lines[:_DIFF_LINES])}… {left:,} more lines\n"
 
 
 def _change(view: RunView, line: StepLine, slow: StepLine | None, made: BoundedDiff | None) -> VersionChange:

@@ -142,6 +142,8 @@ def refuse_foreign(root: Path) -> None:
     if root.exists() and not root.is_dir():
         raise FolderError(f"{root} is a file; out_root must name a folder")
     if (root / JOURNAL).exists():
+        if not (root / JOURNAL).is_file():
+            raise FolderError(f"{root / JOURNAL} is no file; choose another out_root")
         return
     if (root / "runtime_state.json").exists():
         raise FolderError(
@@ -154,6 +156,11 @@ def refuse_foreign(root: Path) -> None:
             f"{root} holds files of something else ({', '.join(ours)}), which a run would overwrite; "
             "choose another out_root"
         )
+
+
+def holds_files(root: Path) -> bool:
+    """Whether a folder holds files that a run has written, or would overwrite."""
+    return any((root / name).exists() for name in (*_OURS, "runtime_state.json"))
 
 
 def in_use(root: Path) -> bool:
@@ -260,6 +267,8 @@ def ask(root: Path, sql: str, values: Sequence[str | None] = ()) -> tuple[Any, .
     path = root / JOURNAL
     if not path.exists():
         return None
+    if not path.is_file():
+        raise FolderError(f"{path} is no file; choose another out_root")
     how = "mode=ro" if path.with_name(f"{JOURNAL}-wal").exists() or path.is_symlink() else "mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, timeout=10.0)) as db:
