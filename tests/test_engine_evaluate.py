@@ -17,6 +17,8 @@ from skillopt.engine.evaluation import EvaluationResult, evaluate_skill
 from skillopt.engine.prepare import prepare_evaluation
 from skillopt.engine.resume import ResumeError
 from skillopt.models.errors import ModelError, StopRequested
+from skillopt.report.folder import find_runs
+from skillopt.report.run import read_run
 from skillopt.run.folder import RunFolder
 from skillopt.skill import Skill
 
@@ -146,7 +148,7 @@ def test_a_forced_evaluation_that_does_not_end_leaves_no_result_of_another(tmp_p
     evaluation(World(), tmp_path / "eval")
     with pytest.raises(StopRequested):
         evaluation(World(), tmp_path / "eval", skill=ALPHA, overrides={**FORCE, "budget.max_calls": 0})
-    assert not list((tmp_path / "eval").glob("*.json*"))
+    assert [path.name for path in (tmp_path / "eval").glob("*.json*")] == ["config.json"]
 
 
 def test_fork_goes_on_beside_with_the_answers_that_are_still_valid(tmp_path: Path) -> None:
@@ -227,3 +229,12 @@ def test_what_an_earlier_evaluation_of_more_items_left_is_removed(tmp_path: Path
     named = {path.parent.name for path in (tmp_path / "eval").rglob("conversation.json")}
     assert named == {row["id"] for row in rows(tmp_path / "eval")}
     assert len(named) == 3
+
+
+def test_an_evaluation_that_stopped_can_be_found(tmp_path: Path) -> None:
+    """Its configuration is there before its first request, by which the dashboard lists it."""
+    root = tmp_path / "runs" / "eval"
+    with pytest.raises(StopRequested):
+        evaluation(World(), root, overrides={"budget.max_calls": 3})
+    assert find_runs([tmp_path]) == [root]
+    assert read_run(root).kind == "evaluation"

@@ -59,6 +59,9 @@ async def evaluate_skill(
         prepared = replace(prepared, skill=Skill(redactor.mask(prepared.skill.text)))
         folder.restore()
         write_splits(prepared.env, folder.root)
+        provider = prepared.roles["target"].spec.provider
+        config = {"config.json": dump_json({**flatten(prepared.config), "target_backend": provider})}
+        folder.commit("config", {}, config)  # by it others see the evaluation while it is at work
         meter = SpendMeter(folder.journal, caps_of(prepared), prices=prepared.prices)
         done = await _evaluate(prepared, split, folder, meter, environ, Events(*listeners), connect)
         evaluation = done.evaluation
@@ -72,9 +75,7 @@ async def evaluate_skill(
         }
         predictions = prepared.config.logging.predictions != "none"
         files = rollout_files("", evaluation.rollouts, predictions=predictions)
-        files["eval_summary.json"] = dump_json(summary)
-        provider = prepared.roles["target"].spec.provider
-        files["config.json"] = dump_json({**flatten(prepared.config), "target_backend": provider})
+        files |= {"eval_summary.json": dump_json(summary), **config}
         # With other ``logging.predictions`` an earlier process left files that are no longer asked for.
         folder.remove(path for path in folder.journal.paths() if path not in files)
         folder.commit("evaluation", summary, files, done.scope.keys)
