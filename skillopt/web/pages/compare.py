@@ -17,7 +17,6 @@ from skillopt.web.catalog import Entry
 from skillopt.web.render import Allowance
 from skillopt.web.site import Pager, link, page_number, site_of
 
-MOST = 6
 _FLIPS = 30
 _KINDS = ("fixed", "broken", "failing")
 
@@ -28,7 +27,7 @@ def page(request: Request) -> Response:
     entries = site.catalog.entries()
     known = {entry.id: entry for entry in entries}
     ids = list(dict.fromkeys(asked.getlist("run")))
-    chosen = [known[id_] for id_ in ids if id_ in known][:MOST]
+    chosen = [known[id_] for id_ in ids if id_ in known][: charts.MOST_RUNS]
     split = asked.get("split", "")
     values = _compared(chosen, split if split in ("test", "val", "train") else None, request) if chosen else {}
     briefs = [(entry, site.catalog.brief(entry)) for entry in entries[:200]]

@@ -8,6 +8,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from skillopt.report.charts import MOST_RUNS
 from skillopt.report.comparison_page import comparison_page
 from skillopt.report.content import read_report
 from skillopt.report.contest import contest, curves_of_runs, entrants_of
@@ -29,16 +30,13 @@ def report(request: Request) -> Response:
 def comparison(request: Request) -> Response:
     """The comparison of the runs that the address names, as ``skillopt compare --html`` makes it."""
     site, asked = site_of(request), request.query_params
-    found = (site.catalog.find(id_) for id_ in dict.fromkeys(asked.getlist("run")[:_MOST]))
+    found = (site.catalog.find(id_) for id_ in dict.fromkeys(asked.getlist("run")[:MOST_RUNS]))
     paths = [entry.root for entry in found if entry is not None]
     try:
         page = _compared(paths, asked.get("split") or None, site.renderer.mask)
     except (FolderError, OSError) as error:
         raise Problem(404, str(error)) from error
     return _file(request, page, "comparison.html")
-
-
-_MOST = 6
 
 
 def _compared(paths: Sequence[Path], split: str | None, mask: Callable[[str], str]) -> str:
